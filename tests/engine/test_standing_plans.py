@@ -20,6 +20,7 @@ from tests.engine.kit import RowSource, job_of, plan_of, read_of, rows_of
 
 from tidegauge.engine import SparkEngine
 from tidegauge.engine.spark.assigned import PROPERTY, assigned, pack, unpack
+from tidegauge.engine.spark.hops import REPORT
 from tidegauge.engine.spark.standing import LONGEST, Plans
 from tidegauge.errors.engine import JobFailed
 from tidegauge.job.plan import EpochJob, Filter, MapBatches, Select, Transform
@@ -33,6 +34,7 @@ SQL = (Filter("id >= 0 AND soundex(user) IS NOT NULL"), Select(("id | 0 AS id",)
 
 def parts(job: EpochJob) -> list[EpochJob]:
     """Return a job for each split of a job."""
+    pack(job.reads)  # a class that is sent by value, such as that of these splits, has an attribute more from then on
     [read] = job.reads
     return [of(job, [split], number) for number, split in enumerate(read.splits)]
 
@@ -55,7 +57,6 @@ def test_jobs_of_other_splits_run_one_plan_and_have_their_own_rows(
     spark: SparkEngine, tmp_path: Path, late: bool
 ) -> None:
     job = job_of(spark, [read_of(RowSource(ROWS), epochs=4)], [plan_of("x", tmp_path), plan_of("y", tmp_path, *SQL)])
-    pack(job.reads)  # a class that is sent by value, such as that of these splits, has an attribute more from then on
     plans = []
     for number, part in enumerate(parts(replace(job, late=late))):
         expected = list(range(10 * number, 10 * number + 10))
@@ -128,13 +129,40 @@ ROWS_OF_NOISE = [
 ]
 
 
-def test_sql_in_the_jvm_is_planned_for_each_job_anew(spark: SparkEngine, tmp_path: Path) -> None:
+def test_sql_whose_values_spark_fixes_as_it_plans_is_planned_for_each_job_anew(
+    spark: SparkEngine, tmp_path: Path
+) -> None:
     made = Select(("id", "uuid() AS drawn", "current_timestamp() AS seen"))
     job = job_of(spark, [read_of(RowSource(ROWS), epochs=2)], [plan_of("x", tmp_path, made)])
     first, second = (rows_of(part, spark.submit(part).result(timeout=60), "x") for part in parts(job))
     assert len({row["drawn"] for row in first + second}) == 40
     assert max(row["seen"] for row in first) < min(row["seen"] for row in second)
-    assert len(standing(spark)) == 1
+    [plan] = standing(spark)
+    assert len(plan.columns) > 1, "the reading hop alone"
+
+
+def test_sql_that_lasts_is_in_the_plan_and_each_job_writes_its_own_files(spark: SparkEngine, tmp_path: Path) -> None:
+    made = Select(("id", "soundex(user) AS sound", "at > '2000-01-01' AS recent"))
+    job = job_of(spark, [read_of(RowSource(ROWS), epochs=4)], [plan_of("x", tmp_path, made), plan_of("y", tmp_path)])
+    plans = []
+    for number, part in enumerate(parts(job)):
+        done = spark.submit(part).result(timeout=60)
+        for name in ("x", "y"):
+            found = sorted(row["id"] for row in rows_of(part, done, name))
+            assert found == list(range(10 * number, 10 * number + 10))
+            assert all(part.id in file.path for file in done.staged[name].files)
+        plans += standing(spark)
+    assert all(plan is plans[0] for plan in plans)
+    assert plans[0].columns == [REPORT]
+
+
+def test_other_sql_over_the_same_rows_is_another_plan(spark: SparkEngine, tmp_path: Path) -> None:
+    for number in range(2):
+        made = Select(("id", f"repeat(soundex(user), {number}) AS sound"))
+        job = job_of(spark, [read_of(RowSource(ROWS), epochs=1)], [plan_of("x", tmp_path, made)])
+        lengths = {len(row["sound"]) for row in rows_of(job, spark.submit(job).result(timeout=60), "x")}
+        assert lengths == {4 * number}
+    assert len(standing(spark)) == 2
 
 
 def test_steps_that_need_kept_rows_have_no_standing_plan(spark: SparkEngine, tmp_path: Path) -> None:

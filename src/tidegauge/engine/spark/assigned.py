@@ -54,6 +54,10 @@ class Assignment(Protocol):
         """Return it."""
         ...
 
+    def unread(self) -> Assignment:
+        """Return what a hop needs that reads no splits, but is of the same attempt."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
@@ -70,6 +74,10 @@ class Assigned:
     def now(self) -> Assigned:
         """Return itself."""
         return self
+
+    def unread(self) -> Assigned:
+        """Return the name of the attempt alone."""
+        return Assigned(self.job, b"", ())
 
     def reads(self, number: int) -> list[SourceRead]:
         """Return what one task reads."""
@@ -97,6 +105,10 @@ class ByProperty:
         if text is None:
             raise RuntimeError(f"the job of this task has no property {PROPERTY}")
         return heard(text, plan=self.plan, sources=self.sources)
+
+    def unread(self) -> ByProperty:
+        """Return what finds the attempt, without the sources."""
+        return ByProperty(self.plan, b"")
 
 
 def heard(text: str, *, plan: str, sources: bytes) -> Assigned:

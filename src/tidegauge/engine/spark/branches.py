@@ -8,16 +8,17 @@ Invariant: a branch writes what its output's steps give for the rows of its feed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegauge.engine.plain import Prefilter
+from tidegauge.engine.spark.assigned import Assignment
 from tidegauge.engine.spark.guarded import guarded
 from tidegauge.engine.spark.hops import OUT, REPORT, writing
 from tidegauge.engine.spark.sql import Prepared, applied
 from tidegauge.engine.spark.yielding import paced
 from tidegauge.engine.spelling import packed
-from tidegauge.job.plan import EpochJob
 from tidegauge.job.report import Report
 from tidegauge.job.task import Write
 
@@ -48,7 +49,7 @@ def reported(frame: DataFrame) -> list[Report]:
     return [Report.decode(text) for text in frame.toArrow().column(0).to_pylist()]
 
 
-def in_one_pass(base: DataFrame, branches: list[Branch], job: EpochJob) -> DataFrame:
+def in_one_pass(base: DataFrame, branches: Sequence[Branch], work: Assignment, *, late: bool) -> DataFrame:
     """Return the reports of row-wise outputs: one projection for all of them, then the writing hop.
 
     Rows that no output keeps stay in the JVM.
@@ -56,18 +57,18 @@ def in_one_pass(base: DataFrame, branches: list[Branch], job: EpochJob) -> DataF
     outs = {f"{OUT}{index}": branch for index, branch in enumerate(branches)}
     frame = guarded(base, {out: (branch.feed, branch.prepared.rowwise or ()) for out, branch in outs.items()})
     writes = [(out, branch.write) for out, branch in outs.items()]
-    hop = paced(writing(writes, job=job.id), late=job.late)
+    hop = paced(writing(writes, work.unread()), late=late)
     wanted = " OR ".join(f"{column} IS NOT NULL" for column in [REPORT, *outs])
     reports: DataFrame = frame.select(REPORT, *outs).where(wanted).mapInArrow(hop, f"{REPORT} string")
     return reports
 
 
-def own_branch(base: DataFrame, branch: Branch, job: EpochJob) -> DataFrame:
+def own_branch(base: DataFrame, branch: Branch, work: Assignment, *, late: bool) -> DataFrame:
     """Return the reports of an output whose steps need DataFrames of their own."""
     frame = base.where(f"{branch.feed} IS NOT NULL").selectExpr(f"{branch.feed}.*")
     for step in branch.prepared.steps:
         frame = applied(frame, step, branch.write.name)
-    hop = paced(writing([(OUT, branch.write)], job=job.id), late=job.late)
+    hop = paced(writing([(OUT, branch.write)], work.unread()), late=late)
     silent = f"CAST(NULL AS STRING) AS {REPORT}"
     return frame.selectExpr(silent, packed(frame.columns, OUT)).mapInArrow(hop, f"{REPORT} string")
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from tidegauge.engine.parts import Analysed, dealt, stream_schema, write_of
-from tidegauge.engine.spark.assigned import Assignment, assigned
+from tidegauge.engine.spark.assigned import Assigned, Assignment, assigned
 from tidegauge.engine.spark.branches import Branch, ended_by, in_one_pass, own_branch, prefilter, reported
 from tidegauge.engine.spark.catalog import SparkCatalog
 from tidegauge.engine.spark.copied import Jobs, jobs_of
@@ -277,16 +277,21 @@ class SparkEngine:
         def read(found: Assignment) -> DataFrame:
             return first_frame(jobs.session, job, direct, feeds, work=found, tasks=len(parts), others=theirs)
 
-        def rest(base: DataFrame) -> DataFrame:
-            return in_one_pass(base, branches, job) if branches else base
+        def rest(base: DataFrame, found: Assignment = work) -> DataFrame:
+            return in_one_pass(base, branches, found, late=job.late) if branches else base
+
+        def whole(found: Assignment) -> DataFrame:
+            return rest(read(found), found)
 
         if general:
-            return self._with_branches(read(work), branches, general, job)
+            return self._with_branches(read(work), branches, general, work, late=job.late)
         if jobs.pinned and not theirs:
-            plan = digest(work, direct, feeds, late=job.late)
-            if (reports := run(jobs.session, self._plans, plan, work, read, rest)) is not None:
+            lasting = all(branch.prepared.lasting for branch in branches)
+            plan = digest(work, direct, feeds, branches if lasting else (), late=job.late)
+            made, more = (whole, None) if lasting else (read, rest)
+            if (reports := run(jobs.session, self._plans, plan, work, made, more)) is not None:
                 return reports
-        return reported(rest(read(work)))
+        return reported(whole(work))
 
     def _dealt(self, job: EpochJob, reads: tuple[SourceRead, ...]) -> list[list[SourceRead]]:
         """Return the reads of each task. Of a job that leaves room no task waits for a slot: it would be no room."""
@@ -326,7 +331,7 @@ class SparkEngine:
         return filtered, branches
 
     def _with_branches(
-        self, base: DataFrame, branches: list[Branch], general: list[Branch], job: EpochJob
+        self, base: DataFrame, branches: list[Branch], general: list[Branch], work: Assigned, *, late: bool
     ) -> list[Report]:
         """Run outputs in branches of their own over rows that Spark keeps, so that the sources are read once.
 
@@ -337,11 +342,11 @@ class SparkEngine:
             reports = reported(base.where(f"{REPORT} IS NOT NULL").select(REPORT))
             ended = {name for report in reports for name in ended_by(report, branches)}
             left = [branch for branch in branches if branch.write.name not in ended]
-            frames = [own_branch(base, branch, job) for branch in left if branch in general]
+            frames = [own_branch(base, branch, work, late=late) for branch in left if branch in general]
             in_one = [branch for branch in left if branch not in general]
             if in_one:
                 silent = base.where(f"{REPORT} IS NULL")
-                frames.append(in_one_pass(silent, in_one, job))
+                frames.append(in_one_pass(silent, in_one, work, late=late))
             if frames:
                 reports += reported(reduce(lambda one, other: one.unionByName(other), frames))
             return reports

@@ -147,12 +147,12 @@ def receiving(packed: bytes, writes: Sequence[Write], feeds: Sequence[Feed], *, 
     return hop
 
 
-def writing(writes: Sequence[tuple[str, Write]], *, job: str) -> Hop:
+def writing(writes: Sequence[tuple[str, Write]], work: Assignment) -> Hop:
     """Return the hop that writes: each output from its own struct column."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _entered()
-        return _write(batches, writes, job)
+        return _write(batches, writes, work.now().job)
 
     return hop
 

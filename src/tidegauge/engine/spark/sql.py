@@ -27,7 +27,8 @@ from tidegauge.engine.plain.steps import without_spark
 from tidegauge.engine.spark.errors import analysis_error, quiet, row_error
 from tidegauge.engine.spark.guarded import Pick, narrow, rowwise
 from tidegauge.engine.spark.hops import mapping
-from tidegauge.engine.spark.session import plan_text
+from tidegauge.engine.spark.lasting import lasts
+from tidegauge.engine.spark.session import is_connect, plan_text
 from tidegauge.engine.spelling import ROW, Projection, SparkStep, chosen, packed, quoted, said_as, spelt, written_as
 from tidegauge.errors.engine import LostEpoch, LostOperation, SessionNotShared, TransformFailed
 from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
@@ -70,7 +71,8 @@ class Prepared:
     made: the result of `leading`. feed: the same in Spark's form, with `_epoch`. rows: the result of `steps`. schema:
     of the staged rows. rowwise: the guarded steps, or None if they need a branch of their own. kept: the rows of the
     feed that the first filters of `steps` may keep, or None if only Spark can tell. alone: Arrow functions that give
-    the same rows in the task that reads, made for rows of `given`; or None if Spark is needed.
+    the same rows in the task that reads, made for rows of `given`; or None if Spark is needed. lasting: whether
+    `rowwise` gives the same in each job that it is planned for, so that one plan will do for all.
     """
 
     plan: OutputPlan
@@ -85,6 +87,7 @@ class Prepared:
     kept: KeptRows | None
     alone: tuple[MapBatches, ...] | None
     given: pa.Schema
+    lasting: bool = False
 
 
 def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepared:
@@ -134,7 +137,10 @@ def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepare
     if alone is None:
         ordered = len(steps) if any(isinstance(step, Dedupe) for step in after) else ordered
         _check_order(plan, frames[: ordered + 1], steps[:ordered], shapes)
-    return Prepared(plan, first, made, feed, tuple(steps), rows, last, schema, in_one_pass, kept, alone, given)
+    lasting = alone is None and in_one_pass is not None and not is_connect(session) and lasts(frames[-1], steps)
+    return Prepared(
+        plan, first, made, feed, tuple(steps), rows, last, schema, in_one_pass, kept, alone, given, lasting
+    )
 
 
 def _for_spark(step: Step, frame: Any, where: str, output: str) -> GivenStep:

@@ -4,10 +4,11 @@ Spark takes longer to build a plan through Py4J, to analyse and to optimise it t
 epoch is one task. An analysed plan can be run any number of times. What differs from job to job is told to the tasks
 in a property of the job (`assigned.py`), which only a classic session has (`Jobs.pinned`).
 
-A standing plan is the reading hop (`passing.py`), which is all of a job without SQL for the JVM. SQL is put on top of
-it for each job anew: Spark fixes the instant of `current_timestamp()` and the seed of `uuid()` when it optimises a
-plan, so these would be the same in all jobs. A plan is known by a digest of the bytes that go to the tasks with it.
-So if anything is changed, be it within an object of the user's, the next job has a new plan.
+A standing plan is all of a job if its SQL gives the same whenever it is planned (`lasting.py`). Otherwise it is the
+reading hop (`passing.py`), and SQL is put on top of it for each job anew: Spark fixes the instant of
+`current_timestamp()` and the seed of `uuid()` when it plans, so these would be the same in all jobs. A plan is known
+by a digest of the bytes that go to the tasks with it, and of the SQL. So if anything is changed, be it within an
+object of the user's, the next job has a new plan.
 
 Invariant: two jobs at once never run the same plan, and a plan whose job has failed is not run again.
 
@@ -28,7 +29,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegauge.engine.spark.assigned import PROPERTY, Assigned, Assignment, ByProperty, pack
-from tidegauge.engine.spark.branches import reported
+from tidegauge.engine.spark.branches import Branch, reported
 from tidegauge.job.report import Report
 from tidegauge.job.task import Feed, Write
 
@@ -62,9 +63,15 @@ class Plans:
                 self._frames.popitem(last=False)
 
 
-def digest(work: Assigned, direct: Sequence[Write], feeds: Sequence[Feed], *, late: bool) -> str:
-    """Return what tells a job's reading hop from all others: everything that goes into it but the splits."""
-    mine = pack((list(direct), list(feeds), len(work.tasks), late))
+def digest(
+    work: Assigned, direct: Sequence[Write], feeds: Sequence[Feed], branches: Sequence[Branch], *, late: bool
+) -> str:
+    """Return what tells a plan from all others: everything that goes into it but the splits.
+
+    branches: those that are in the plan.
+    """
+    sql = [(branch.prepared.rowwise, branch.feed, branch.write) for branch in branches]
+    mine = pack((list(direct), list(feeds), sql, len(work.tasks), late))
     return hashlib.sha256(hashlib.sha256(work.sources).digest() + mine).hexdigest()
 
 
@@ -73,21 +80,22 @@ def run(
     plans: Plans,
     plan: str,
     work: Assigned,
-    read: Callable[[Assignment], DataFrame],
-    rest: Callable[[DataFrame], DataFrame],
+    made: Callable[[Assignment], DataFrame],
+    rest: Callable[[DataFrame], DataFrame] | None,
 ) -> list[Report] | None:
     """Run a job that begins with the plan of this digest and return its reports; None if it has too many splits.
 
-    read: makes the plan, if none stands, with hops that find their splits so. rest: returns the whole of the job.
+    made: makes the plan, if none stands, with hops that find their splits so. rest: returns the whole of the job,
+    unless that stands.
     """
     text = work.text(plan=plan)
     if len(text) > LONGEST:
         return None
     base = plans.take(plan)
     if base is None:
-        base = read(ByProperty(plan, work.sources))
+        base = made(ByProperty(plan, work.sources))
     with _telling(session, text):
-        reports = reported(rest(base))
+        reports = reported(base if rest is None else rest(base))
     plans.put(plan, base)
     return reports
 
