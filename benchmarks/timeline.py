@@ -32,7 +32,7 @@ from tidegauge.reclock import epochs_of, pieces
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.table import RemapTable
-from tidegauge.remap.timeline import EpochTimes
+from tidegauge.remap.times import EpochTimes
 
 __all__ = ["case", "measure"]
 

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from tidegauge.remap.policy import Every as Every
     from tidegauge.remap.policy import Manual as Manual
     from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
-    from tidegauge.sinks.foreach.sink import EpochAttempt as EpochAttempt
+    from tidegauge.sinks.foreach.function import EpochAttempt as EpochAttempt
     from tidegauge.sinks.foreach.sink import ForeachEpochSink as ForeachEpochSink
     from tidegauge.sinks.iceberg.sink import IcebergSink as IcebergSink
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
@@ -129,7 +129,8 @@ else:
             "looking.waiting": "wait_for wait_until",
             "remap.policy": "Every Manual",
             "sinks.delta.sink": "DeltaSink",
-            "sinks.foreach.sink": "EpochAttempt ForeachEpochSink",
+            "sinks.foreach.function": "EpochAttempt",
+            "sinks.foreach.sink": "ForeachEpochSink",
             "sinks.iceberg.sink": "IcebergSink",
             "sinks.kafka.sink": "KafkaSink",
             "sinks.layout.transforms": "bucket day hour month",

@@ -15,7 +15,8 @@ from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.table import RemapTable
-from tidegauge.remap.timeline import EpochTimes, Timeline
+from tidegauge.remap.timeline import Timeline
+from tidegauge.remap.times import EpochTimes
 
 ZERO = datetime(1969, 12, 31, 23, 59, 59, 999_997, tzinfo=UTC)
 clocks = st.lists(st.integers(0, 20).map(lambda ticks: ZERO + timedelta(microseconds=ticks)), max_size=30)

@@ -39,7 +39,7 @@ from tidegauge.remap.history import Link
 from tidegauge.remap.stamps import FAITHFUL
 from tidegauge.remap.start import WITH_SOURCE, StampRecord, StartRecord, start_text
 from tidegauge.remap.store import Lease, Loaded, LoadedOutput, Store
-from tidegauge.remap.timeline import EpochTimes
+from tidegauge.remap.times import EpochTimes
 from tidegauge.sinks.protocol import Keeping, Table
 from tidegauge.sources.push.source import PushedSource
 

@@ -33,7 +33,7 @@ from typing import Any, Final, TypeAlias
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.outputs import StartNotThere, TimestampsNotThere
 from tidegauge.remap.start import OutputStart, StampMode, StampRecord, epoch_at, start_text
-from tidegauge.remap.timeline import EpochTimes
+from tidegauge.remap.times import EpochTimes
 
 __all__ = ["FAITHFUL", "OutputStamps", "Stamping"]
 

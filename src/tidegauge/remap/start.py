@@ -43,7 +43,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.outputs import StartNotThere
 from tidegauge.remap.table import LARGEST, RemapTable
-from tidegauge.remap.timeline import EpochTimes, shown
+from tidegauge.remap.times import EpochTimes, shown
 
 __all__ = [
     "WITH_SOURCE",

@@ -6,7 +6,7 @@ from tidegauge.lazy import names
 
 if TYPE_CHECKING:
     from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
-    from tidegauge.sinks.foreach.sink import EpochAttempt as EpochAttempt
+    from tidegauge.sinks.foreach.function import EpochAttempt as EpochAttempt
     from tidegauge.sinks.foreach.sink import ForeachEpochSink as ForeachEpochSink
     from tidegauge.sinks.iceberg.sink import IcebergSink as IcebergSink
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
@@ -23,7 +23,8 @@ else:
         __name__,
         {
             "delta.sink": "DeltaSink",
-            "foreach.sink": "EpochAttempt ForeachEpochSink",
+            "foreach.function": "EpochAttempt",
+            "foreach.sink": "ForeachEpochSink",
             "iceberg.sink": "IcebergSink",
             "kafka.sink": "KafkaSink",
             "memory": "MemorySink",

@@ -31,7 +31,7 @@ from tidegauge.remap.history import History, Missed
 from tidegauge.remap.store import EXPIRY, Gap, Lease, LeaseHolder, OutputSpec, SourceSpec, Stall, Store
 from tidegauge.remap.store.postgres import Postgres
 from tidegauge.remap.table import RemapTable
-from tidegauge.remap.timeline import EpochTimes
+from tidegauge.remap.times import EpochTimes
 from tidegauge.testing.simulation.store import Memory, SimulatedStore
 
 SOURCES = ("orders", "clicks", "late")

@@ -28,7 +28,7 @@ from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, changes, flows, partitions, seals, sources, timeline
 from tidegauge.remap.store.sending import send
 from tidegauge.remap.table import LARGEST
-from tidegauge.remap.timeline import judge, shown
+from tidegauge.remap.times import judge, shown
 
 __all__ = ["Head", "append", "publish", "recognise", "retime"]
 

@@ -39,7 +39,7 @@ from tidegauge.errors.store import ClocksApart, FlowAlreadyRunning, LeaseHeld, L
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import flows, leases, store_layout
 from tidegauge.remap.store.sending import send
-from tidegauge.remap.timeline import judge, shown
+from tidegauge.remap.times import judge, shown
 
 __all__ = [
     "EXPIRY",

@@ -47,7 +47,7 @@ from tidegauge.remap.store.schema import (
 from tidegauge.remap.store.starts import read_starts
 from tidegauge.remap.store.values import EpochRecord, FlowRecord, Incarnation, Loaded, LoadedOutput, LoadedSource
 from tidegauge.remap.table import LARGEST, RemapTable
-from tidegauge.remap.timeline import EpochTimes
+from tidegauge.remap.times import EpochTimes
 
 __all__ = [
     "find_flow",

@@ -79,7 +79,7 @@ from tidegauge.remap.store.values import (
     SourceSpec,
     Stall,
 )
-from tidegauge.remap.timeline import EpochTimes
+from tidegauge.remap.times import EpochTimes
 
 __all__ = ["Store"]
 

@@ -38,8 +38,8 @@ from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.commits import check_span, expect, staged_status
+from tidegauge.sinks.foreach.function import EpochAttempt, EpochFunction
 from tidegauge.sinks.foreach.progress import PROGRESS, GivenSoFar, alone, read, write
-from tidegauge.sinks.foreach.sink import EpochAttempt, EpochFunction
 from tidegauge.sinks.location import LocalFiles, gone
 from tidegauge.sinks.ordered import merged
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark

@@ -26,14 +26,15 @@ The calls for one epoch have the same rows, as law 1 says, perhaps in another or
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.foreach.function import EpochAttempt, EpochFunction
 from tidegauge.sinks.location import LocalFiles, local_folder
 from tidegauge.sinks.ordered import OrderedStager
 from tidegauge.sinks.protocol import OutputId
@@ -41,26 +42,7 @@ from tidegauge.sinks.protocol import OutputId
 if TYPE_CHECKING:
     from tidegauge.sinks.foreach.output import FunctionOutput
 
-__all__ = ["EpochAttempt", "EpochFunction", "ForeachEpochSink"]
-
-
-@dataclass(frozen=True, slots=True)
-class EpochAttempt:
-    """A call of the function: its output, its epoch, and what tells it from other calls for that epoch.
-
-    incarnation: the life of the flow's store: with another store, epochs have other rows. id: 32 hex digits that no
-    other call has.
-    """
-
-    flow: str
-    output: str
-    incarnation: str
-    epoch: int
-    id: str
-
-
-EpochFunction: TypeAlias = Callable[[pa.RecordBatchReader, EpochAttempt], object]
-"""Is given the rows of an epoch, `_epoch` included. What it returns is ignored; what it raises fails the output."""
+__all__ = ["ForeachEpochSink"]
 
 
 @dataclass(frozen=True)
