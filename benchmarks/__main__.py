@@ -45,8 +45,8 @@ BENCHMARKS: Final = (
     "late",
     "kafka",
 )
-APART: Final = ("kafka_large", "late.large", "core.frontiers")
-"""Only run when you name them: two take long, the other is a part of `core`."""
+APART: Final = ("kafka_large", "kafka_outputs", "late.large", "core.frontiers")
+"""Only run when you name them: three take long, the other is a part of `core`."""
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "build" / "benchmarks"
 

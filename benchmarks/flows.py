@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -68,7 +69,7 @@ def flow_of(
     steps: Steps = "SQL",
     tick: float = 0.5,
 ) -> Dataflow:
-    """Return the flow that the queries of `streaming` are the peer of: raw rows, and two filters with selections.
+    """Return the flow whose peer are the queries of `streaming`: raw rows, and two filters with selections in turns.
 
     raw: the other outputs hold all rows too, so that no row passes through the JVM. steps: the same filters and
     selections, written in another way.
@@ -82,8 +83,8 @@ def flow_of(
         if {_plain(condition, columns) for condition, columns in written} != {steps == "SQL"}:
             raise RuntimeError(f"these are no longer steps of {steps!r}: {written}")
         some = [orders.filter(condition).select(*columns) for condition, columns in written]
-    streams = [orders] * 3 if raw else [orders, *some]
-    for number, stream in enumerate(streams[:outputs]):
+    others = islice(cycle([orders] if raw else some), outputs - 1)
+    for number, stream in enumerate([orders, *others]):
         path = str(target / f"table-{number}")
         made.sink(f"output-{number}", stream, tg.DeltaSink(path) if sink == "delta" else tg.ParquetSink(path))
     return made

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Queries", "stream", "table_rows"]
+__all__ = ["Queries", "others", "stream", "table_rows"]
+
+
+def others(outputs: int) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the filters and selections of all outputs but the first."""
+    return list(islice(cycle((LARGE, PAGES)), outputs - 1))
 
 
 def stream(session: SparkSession, folder: Path) -> DataFrame:
@@ -36,8 +42,8 @@ class Queries:
 
     @staticmethod
     def over(read: Callable[[], DataFrame], target: Path, *, outputs: int, once: bool) -> Queries:
-        """Start one query for each of the first `outputs` outputs; `once`: all that is there, and no more."""
-        steps = (None, LARGE, PAGES)[:outputs]
+        """Start one query for each output; `once`: all that is there, and no more."""
+        steps = [None, *others(outputs)]
         tables = [target / f"table-{i}" for i in range(outputs)]
         queries = []
         for number, step in enumerate(steps):

@@ -23,7 +23,7 @@ from tidegauge.testing import Endpoint
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["measure"]
+__all__ = ["measure", "our_turn"]
 
 _NUMBERS = count()
 
@@ -44,10 +44,11 @@ def _bringing(broker: Endpoint) -> tuple[str, Callable[[int], None]]:
     return topic, lambda number: produce(number) if number else None
 
 
-def _ours(room: Room, session: SparkSession, broker: Endpoint, seen: Phases) -> list[float]:
+def our_turn(room: Room, session: SparkSession, broker: Endpoint, seen: Phases, *, outputs: int = 1) -> list[float]:
+    """Return the milliseconds that epochs of our flow with so many outputs take."""
     (topic, bring), target = _bringing(broker), room.fresh("ours")
     target.mkdir()
-    made = flow_of(source(broker.servers, topic), target, outputs=1, tick=TICK)
+    made = flow_of(source(broker.servers, topic), target, outputs=outputs, tick=TICK)
     return our_epochs(room, session, made, bring, seen=seen)
 
 
@@ -61,7 +62,7 @@ def measure(room: Room, broker: Endpoint) -> list[Figure]:
     ours, theirs, seen = [], [], Phases()
     with session_with_connector() as session:
         for turn in range(room.size(4, 2)):
-            mine = _ours(room, session, broker, seen if turn else Phases())
+            mine = our_turn(room, session, broker, seen if turn else Phases())
             other = _theirs(room, session, broker)
             if turn:  # the first of each in a session pays for code that is compiled once
                 ours.append(mine)

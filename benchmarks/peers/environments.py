@@ -17,7 +17,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["BYTEWAX", "DATAFUSION", "Answering", "Missing", "answering", "bytewax_python", "datafusion_python"]
+from tidegauge.testing.jars import cache
+
+__all__ = [
+    "BYTEWAX",
+    "DATAFUSION",
+    "Answering",
+    "Missing",
+    "answering",
+    "bytewax_python",
+    "datafusion_python",
+    "iceberg_python",
+]
 
 BYTEWAX: Final = "0.21.1"
 """The release that is measured. It has no wheel for Python 3.13 or newer."""
@@ -49,6 +60,14 @@ def datafusion_python() -> Path:
     """Return the interpreter of the environment that has DataFusion, and our Arrow. Raises as `bytewax_python`."""
     wanted = {"datafusion": f"datafusion=={DATAFUSION}", "pyarrow.feather": f"pyarrow=={version('pyarrow')}"}
     return _made(f"datafusion-{DATAFUSION}", wanted, sys.executable)
+
+
+def iceberg_python() -> Path:
+    """Return the interpreter of the environment whose Spark reads Iceberg. Raises Missing."""
+    folder = cache(os.environ, "iceberg")
+    if not (folder / ".made").exists():
+        raise Missing("Iceberg's Spark is not here: run `make iceberg`")
+    return folder / "bin" / "python"
 
 
 def _made(name: str, wanted: Mapping[str, str], base: str | None) -> Path:
