@@ -2,16 +2,23 @@
 
 It forwards what it is asked, signature and all, as the client signs the address of the proxy, and the server does not
 look at it. Each request that a fault is for is broken, as often as the fault says, and counted.
+
+Invariant: every request is answered, or its connection is closed. A body comes with its length, or in chunks, as
+pyarrow sends what it writes; it is passed on with its length. What comes otherwise is refused at once.
 """
 
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from email.message import Message
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -21,6 +28,10 @@ from tests.s3 import Lake
 FAULTS: Final = ("503 before", "cut before", "503 after", "dropped after", "cut within", "slow", "expired")
 EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 SLOW_DOWN: Final = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+_CHUNK: Final = re.compile(rb"([0-9a-fA-F]{1,8})(;[^\r\n]*)?\r\n")
+_LINE: Final = 4096
+PATIENCE: Final = 20.0
+"""Seconds for which a client may say nothing in the middle of a request, and the server of an answer."""
 
 
 @dataclass
@@ -73,9 +84,17 @@ class Proxy:
 class _Handler(BaseHTTPRequestHandler):
     proxy: Proxy
     protocol_version = "HTTP/1.1"
+    timeout = PATIENCE
 
     def handle_any(self) -> None:
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            data = body(self.rfile, self.headers)
+        except Unclear as error:
+            self.refuse(error.status, str(error))
+            return
+        except TimeoutError:
+            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "the rest of the request does not come")
+            return
         kind = self.proxy.fault(self.command, self.path)
         if kind == "503 before":
             self.answer(503, {}, SLOW_DOWN)
@@ -93,26 +112,36 @@ class _Handler(BaseHTTPRequestHandler):
             self.proxy.before(self.command, self.path)
             if self.proxy.page and "list-type" in self.path:
                 self.path += f"&max-keys={self.proxy.page}"
-            status, headers, body = self.forward(data)
+            try:
+                status, headers, found = self.forward(data)
+            except (OSError, http.client.HTTPException) as error:
+                self.refuse(HTTPStatus.BAD_GATEWAY, f"{type(error).__name__} from the server")
+                return
             if kind == "503 after":
                 self.answer(503, {}, SLOW_DOWN)
             elif kind == "dropped after":
                 self.close_connection = True
             else:
-                self.answer(status, headers, body, cut=kind == "cut within")
+                self.answer(status, headers, found, cut=kind == "cut within")
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815 - as the library has it
 
     def forward(self, data: bytes) -> tuple[int, dict[str, str], bytes]:
         upstream = urlsplit(self.proxy.upstream)
-        connection = http.client.HTTPConnection(str(upstream.hostname), upstream.port, timeout=60)
-        headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+        connection = http.client.HTTPConnection(str(upstream.hostname), upstream.port, timeout=PATIENCE)
+        hop = {"connection", "transfer-encoding", "expect", "content-length"}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in hop}
         connection.request(self.command, self.path, body=data, headers={**headers, "Connection": "close"})
         answer = connection.getresponse()
         found = dict(answer.getheaders())
         body = answer.read()
         connection.close()
         return answer.status, found, body
+
+    def refuse(self, status: HTTPStatus, why: str) -> None:
+        """Answer what cannot be passed on, and be done with its connection: who knows what is left in it."""
+        self.close_connection = True
+        self.answer(status, {}, f"the proxy: {why}".encode())
 
     def answer(self, status: int, headers: dict[str, str], body: bytes, *, cut: bool = False) -> None:
         hop = {"connection", "transfer-encoding", "server", "date", "content-length"}
@@ -122,6 +151,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         length = headers.get("Content-Length", str(len(body))) if self.command == "HEAD" else str(len(body))
         self.send_header("Content-Length", length)
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body[: len(body) // 2] if cut else body)
@@ -131,6 +162,50 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         return
+
+
+class Unclear(Exception):
+    """A request that cannot be read to its end. status: what it is answered with."""
+
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def body(file: BufferedIOBase, headers: Message) -> bytes:
+    """Return what a request holds: nothing, where it says neither a length nor that it comes in chunks.
+
+    Raises `Unclear`, and TimeoutError of a client that says nothing any more.
+    """
+    coding, length = headers.get("Transfer-Encoding"), headers.get("Content-Length")
+    if coding is not None:
+        if coding.strip().lower() != "chunked":
+            raise Unclear(HTTPStatus.NOT_IMPLEMENTED, f"Transfer-Encoding: {coding}")
+        return b"".join(chunks(file))
+    if not re.fullmatch(r"\d{1,12}", length or "0", re.ASCII):
+        raise Unclear(HTTPStatus.BAD_REQUEST, f"Content-Length: {length}")
+    return whole(file, int(length or 0))
+
+
+def chunks(file: BufferedIOBase) -> Iterator[bytes]:
+    """Yield the chunks of a body, up to the end of what trails it. What is in them is passed on as it is."""
+    while True:
+        if (said := _CHUNK.fullmatch(line := file.readline(_LINE))) is None:
+            raise Unclear(HTTPStatus.BAD_REQUEST, f"{line[:20]!r} where the size of a chunk should be")
+        if not (size := int(said[1], 16)):
+            break
+        yield whole(file, size)
+        if file.readline(_LINE) != b"\r\n":
+            raise Unclear(HTTPStatus.BAD_REQUEST, "a chunk that is longer than its size")
+    while (line := file.readline(_LINE)) != b"\r\n":
+        if not line.endswith(b"\r\n"):
+            raise Unclear(HTTPStatus.BAD_REQUEST, "a body in chunks without an end")
+
+
+def whole(file: BufferedIOBase, size: int) -> bytes:
+    if len(data := file.read(size)) != size:
+        raise Unclear(HTTPStatus.BAD_REQUEST, f"{len(data)} bytes of {size}")
+    return data
 
 
 @pytest.fixture
