@@ -7,6 +7,7 @@ it goes when the tests are over, and also when they are killed. Each test gets a
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import urllib.error
 import urllib.request
@@ -93,6 +94,11 @@ class Lake:
 
     def objects(self, path: str = "orders") -> list[str]:
         return list(ObjectPath.of(self.at(path)).below())
+
+    def all_keys(self) -> list[str]:
+        """All keys of the bucket, as the server has them: no client makes anything of them."""
+        with urllib.request.urlopen(f"{self.server.url}/{self.bucket}?list-type=2", timeout=30) as answer:
+            return re.findall(r"<Key>([^<]*)</Key>", answer.read().decode())
 
 
 @pytest.fixture(scope="session")

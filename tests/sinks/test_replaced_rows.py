@@ -14,7 +14,6 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 from tests.forked import FORKS, end_of
 from tests.sinks import dying
@@ -27,6 +26,7 @@ from tidegauge.errors.sinks import (
     TableOfAnotherIncarnation,
     TableUpperMismatch,
 )
+from tidegauge.objects.reading import parquet_rows
 from tidegauge.remap.history import NO_HISTORY
 from tidegauge.sinks.parquet import commits, ground
 from tidegauge.sinks.parquet.manifest import MANIFEST, REMOVED, ROWS, Manifest, folder_name, placed
@@ -68,7 +68,7 @@ def held(bench: Any) -> list[tuple[str, int]]:
     """Return `(user, epoch)` of every row that Tidegauge reads."""
     table = bench.open()
     uris = table.uris(table.files())
-    found = ds.dataset(uris, schema=SCHEMA, format="parquet").to_table() if uris else SCHEMA.empty_table()
+    found = parquet_rows(uris, SCHEMA).to_table() if uris else SCHEMA.empty_table()
     return sorted(zip(found["user"].to_pylist(), found["_epoch"].to_pylist(), strict=True))
 
 
@@ -112,7 +112,7 @@ def test_the_rows_of_the_new_edition_may_have_other_columns(three: Any) -> None:
     table.commit(0, 2, other, stager.close(), write=write_id())
     assert table.schema == three.open().schema == other
     [uri] = table.uris(table.files())
-    assert ds.dataset(uri, schema=other).to_table().to_pylist() == [{"id": 7, "_epoch": 0}]
+    assert parquet_rows([uri], other).to_table().to_pylist() == [{"id": 7, "_epoch": 0}]
 
 
 def test_whoever_slept_finds_another_table(three: Any) -> None:

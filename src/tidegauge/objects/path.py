@@ -142,6 +142,13 @@ class ObjectPath:
             for found in obstore.list(client(self.bucket), self.key, offset=offset, chunk_size=1000):
                 yield from (one["path"].removeprefix(f"{self.key}/") for one in found)
 
+    def has(self, path: str) -> bool:
+        """Whether an object that was listed is there under that very path.
+
+        One whose key ends with a slash is listed without it. Hadoop's and Arrow's clients put those, as folders.
+        """
+        return (self / path).exists()
+
     def names(self, start: str = "") -> list[str]:
         """Return the names of the objects right below that begin with `start`. No object: none."""
         found = list[str]()

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from tidegauge.errors.sinks import TableNotRemovable
+from tidegauge.objects.client import at_once
 from tidegauge.objects.path import ObjectPath
 from tidegauge.sinks.location import AWAY, at, gone, synchronise, writing
 from tidegauge.sinks.protocol import OutputId
@@ -43,11 +44,13 @@ _SHOWN: Final = 3
 def check_folder(folder: str, mine: Callable[[str], bool]) -> None:
     """Raise `TableNotRemovable` unless all files in a folder are of its table. One that is not there is.
 
-    mine: whether a path relative to the folder is that of a file of the table.
+    mine: whether a path relative to the folder is that of a file of the table. In a store, other clients mark
+    folders with empty objects (`metadata/`). These are nobody's, and stay.
     """
     place = at(folder)
     if isinstance(place, ObjectPath):
         foreign = [path for path in place.below() if not mine(path)]
+        foreign = [path for path, there in zip(foreign, at_once(place.has, foreign), strict=True) if there]
     elif place.is_symlink():
         raise TableNotRemovable(table=folder, why="it is a symbolic link")
     else:

@@ -42,6 +42,10 @@ class IcebergBench:
     def path(self) -> Path:
         return self.warehouse / "shop" / "orders"
 
+    def found(self) -> set[str]:
+        """The paths of all files in the table's folder."""
+        return {str(path.relative_to(self.path)) for path in self.path.rglob("*") if path.is_file()}
+
     @property
     def catalog(self) -> SqlCatalog:
         return catalog_in(self.warehouse)

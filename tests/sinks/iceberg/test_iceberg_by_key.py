@@ -334,10 +334,11 @@ class UniqueSink:
 
     table: str
     warehouse: str
+    catalog: str | None = None
 
     @property
     def sink(self) -> IcebergSink:
-        return IcebergSink(self.table, self.warehouse, envelope="upsert", key=KEY)
+        return IcebergSink(self.table, self.warehouse, catalog=self.catalog, envelope="upsert", key=KEY)
 
     @property
     def identity(self) -> str:

@@ -1,26 +1,20 @@
-"""Catalogs by their names in pyiceberg's configuration, and warehouses in an object store: every law holds."""
+"""Catalogs by their names in pyiceberg's configuration, and what is said of those that are none."""
 
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
-from tests.s3 import CREDENTIALS, Lake
 from tests.sinks.iceberg.conftest import OUTPUT, SCHEMA
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.iceberg import CatalogAway, CatalogUnknown, WarehouseUnknown
 from tidegauge.errors.objects import CredentialsInAddress
 from tidegauge.errors.sinks import UnsupportedLocation
-from tidegauge.sinks import IcebergSink, Sink
-from tidegauge.testing.kit import check_sink
+from tidegauge.sinks import IcebergSink
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, name: str, **told: str) -> None:
@@ -28,52 +22,6 @@ def configure(monkeypatch: pytest.MonkeyPatch, name: str, **told: str) -> None:
     for key, value in told.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__{name.upper()}__{key.upper()}", value)
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it was read when that was imported
-
-
-@dataclass
-class NamedBench:
-    """A table of a name of its own, in a warehouse, by a catalog that is configured."""
-
-    folder: Path
-    warehouse: str
-    sink: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.name = f"shop.orders_{uuid.uuid4().hex}"
-        self.sink = IcebergSink(self.name, self.warehouse, catalog="pond")
-        self.secrets = ["hunter2"]
-
-    def rows(self) -> list[dict[str, Any]]:
-        catalog = load_catalog("pond")
-        if not catalog.table_exists(self.name):
-            return []
-        found: list[dict[str, Any]] = catalog.load_table(self.name).scan().to_arrow().to_pylist()
-        return found
-
-    def remove(self) -> None:
-        load_catalog("pond").drop_table(self.name)
-
-    def ways(self) -> Sequence[Sink]:
-        return [IcebergSink(self.name, f"{self.warehouse}/", catalog="pond")]
-
-    def elsewhere(self) -> Sink:
-        return IcebergSink(f"{self.name}_2", self.warehouse, catalog="pond")
-
-
-@pytest.mark.long
-def test_a_table_in_an_object_store_holds_every_law(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = {"s3__endpoint": lake.server.url, "s3__region": "us-east-1"}
-    keys = {"s3__access_key_id": "tide", "s3__secret_access_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]}
-    configure(monkeypatch, "pond", type="sql", uri=f"sqlite:///{tmp_path}/pond.db", **told, **keys)
-    report = check_sink(lambda folder: NamedBench(folder, lake.at("tables")), crashes=6, deadline=240)
-    report.require()
-    assert {one.name for one in report.findings if one.untried} == {
-        "sweeping clears the litter of drivers that died",
-        "a layout changes no rows",
-    }
-    assert not any("part-" in name and not name.startswith("shop/") for name in lake.objects("tables"))
 
 
 def test_the_warehouse_of_a_catalog_is_known_from_its_configuration(

@@ -26,7 +26,7 @@ from tidegauge.sinks.columns import differences
 from tidegauge.sinks.iceberg.catalog import CatalogPlace, is_conflict, translated
 from tidegauge.sinks.iceberg.columns import columns_of, ids_in
 from tidegauge.sinks.iceberg.fields import numbered, renumbered
-from tidegauge.sinks.iceberg.files import entry_of, full_path, live_entries, relative
+from tidegauge.sinks.iceberg.files import entry_of, full_path, live_entries, relative, removed
 from tidegauge.sinks.iceberg.gaining import as_current, with_columns
 from tidegauge.sinks.iceberg.look import IcebergLook, looked
 from tidegauge.sinks.iceberg.numbers import keep_numbers
@@ -131,7 +131,7 @@ class _Attempt:
             properties = {}
         self.is_under_way = True
         requirements = (*built.requirements, *unchanged)
-        after = committed(table, (*changed, *parted, *built.updates), requirements, properties)
+        after = committed(table, folder, (*changed, *parted, *built.updates), requirements, properties)
         if self._anew:
             keep_numbers(folder, ids_in(schema, columns_of(schema)))
             self._remove(self._rewritten)
@@ -189,6 +189,7 @@ class _Attempt:
 
 def committed(
     table: PyIcebergTable,
+    folder: str,
     updates: tuple[TableUpdate, ...],
     requirements: tuple[TableRequirement, ...],
     properties: Mapping[str, str],
@@ -203,8 +204,8 @@ def committed(
     if after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true":
         kept = {one.metadata_file for one in after.metadata_log}
         for old in {one.metadata_file for one in before.metadata_log} - kept:
-            with suppress(OSError):
-                table.io.delete(old)
+            with suppress(OSError, TidegaugeError):
+                removed(table, relative(old, folder), folder)
     return table
 
 

@@ -6,6 +6,7 @@ Invariant: a file's epochs are true of all its rows: if a manifest does not tell
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -28,7 +29,17 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as PyIcebergTable
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["entry_of", "full_path", "is_elsewhere", "live", "live_entries", "paths_in", "relative", "staged_of"]
+__all__ = [
+    "entry_of",
+    "full_path",
+    "is_elsewhere",
+    "live",
+    "live_entries",
+    "paths_in",
+    "relative",
+    "removed",
+    "staged_of",
+]
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
@@ -107,6 +118,18 @@ def full_path(path: str, folder: str) -> str:
 def is_elsewhere(path: str) -> bool:
     """Whether others have put a file outside of the table's folder. path: as `relative` returned it."""
     return path.startswith("/") or "://" in path
+
+
+def removed(table: PyIcebergTable, path: str, folder: str) -> None:
+    """Remove a file of a table, of data or of metadata. One that is gone is no error. path: from `relative`.
+
+    By ourselves: Arrow's client, which pyiceberg has, each time puts an empty object in the place of the folder.
+    """
+    if is_elsewhere(path):
+        with suppress(FileNotFoundError):
+            table.io.delete(path)
+    else:
+        inside(folder, path).unlink(missing_ok=True)
 
 
 def _plain(uri: str) -> str:

@@ -31,12 +31,11 @@ from tidegauge.sinks.iceberg.catalog import CatalogPlace, translated
 from tidegauge.sinks.iceberg.change import TableChange, committed, made
 from tidegauge.sinks.iceberg.columns import check_fit, columns_of, ids_in
 from tidegauge.sinks.iceberg.expiry import expired, files_in
-from tidegauge.sinks.iceberg.files import is_elsewhere, live_entries, relative, staged_of
+from tidegauge.sinks.iceberg.files import is_elsewhere, live_entries, relative, removed, staged_of
 from tidegauge.sinks.iceberg.gaining import check_unaltered
 from tidegauge.sinks.iceberg.leaves import IcebergLeaves
 from tidegauge.sinks.iceberg.look import IcebergLook, looked
 from tidegauge.sinks.iceberg.partitions import check_parted, texts_in
-from tidegauge.sinks.iceberg.place import uri_of
 from tidegauge.sinks.iceberg.staging import DATA, HIDDEN, IcebergLeaf, IcebergStager
 from tidegauge.sinks.iceberg.table import ATTEMPTS, discard
 from tidegauge.sinks.keyed.layout import Keyed
@@ -173,9 +172,7 @@ class IcebergUpkeep:
             named = files_in(table, table.metadata.snapshots, self._folder)
             for one in remnants:
                 if one.path not in named:
-                    uri = one.path if is_elsewhere(one.path) else f"{uri_of(self._folder)}/{one.path}"
-                    with suppress(FileNotFoundError):
-                        table.io.delete(uri)
+                    removed(table, one.path, self._folder)
 
     def shorten(self) -> str | None:
         """Return None: snapshots have expired by now, and each commit keeps the manifests few."""
@@ -227,7 +224,8 @@ class IcebergUpkeep:
             unmoved = [AssertRefSnapshotId.model_validate(head) for head in heads]
             update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone})
             try:
-                return committed(look.table, (update,), (AssertTableUUID(uuid=metadata.table_uuid), *unmoved), {})
+                same = AssertTableUUID(uuid=metadata.table_uuid)
+                return committed(look.table, self._folder, (update,), (same, *unmoved), {})
             except Exception as error:
                 table = self._place.load()
                 left = set() if table is None else {one.snapshot_id for one in table.metadata.snapshots}

@@ -94,6 +94,7 @@ class PublishedTag:
         try:
             committed(
                 look.table,
+                self._place.folder,
                 (SetSnapshotRefUpdate.model_validate(moved),),
                 (AssertTableUUID(uuid=metadata.table_uuid), AssertRefSnapshotId.model_validate(unmoved)),
                 IcebergStanding.told(self._output, tagged=str(snapshot)),
