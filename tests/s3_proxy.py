@@ -28,6 +28,7 @@ from tests.s3 import Lake
 FAULTS: Final = ("503 before", "cut before", "503 after", "dropped after", "cut within", "slow", "expired")
 EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 SLOW_DOWN: Final = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+XML: Final = {"Content-Type": "application/xml"}
 _CHUNK: Final = re.compile(rb"([0-9a-fA-F]{1,8})(;[^\r\n]*)?\r\n")
 _LINE: Final = 4096
 PATIENCE: Final = 20.0
@@ -97,9 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         kind = self.proxy.fault(self.command, self.path)
         if kind == "503 before":
-            self.answer(503, {}, SLOW_DOWN)
+            self.answer(503, XML, SLOW_DOWN)
         elif kind == "expired":
-            self.answer(400, {}, EXPIRED)
+            self.answer(400, XML, EXPIRED)
         elif kind == "cut before":
             self.close_connection = True
         else:
@@ -118,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.refuse(HTTPStatus.BAD_GATEWAY, f"{type(error).__name__} from the server")
                 return
             if kind == "503 after":
-                self.answer(503, {}, SLOW_DOWN)
+                self.answer(503, XML, SLOW_DOWN)
             elif kind == "dropped after":
                 self.close_connection = True
             else:

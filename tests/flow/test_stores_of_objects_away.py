@@ -10,6 +10,7 @@ from tests.flow.badinput import LINE, lines, numbers, write
 from tests.flow.by_hand import Run, World
 from tests.s3 import Lake
 from tests.s3_proxy import Fault, Proxy
+from tests.sinks.iceberg.stored import POND, configured
 
 import tidegauge as tg
 from tidegauge.objects.path import ObjectPath
@@ -17,8 +18,16 @@ from tidegauge.objects.path import ObjectPath
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(params=[tg.DeltaSink, tg.ParquetSink])
-def world(request: pytest.FixtureRequest, tmp_path: Path, lake: Lake) -> World:
+def iceberg(path: str) -> tg.IcebergSink:
+    return tg.IcebergSink("shop.far", path, catalog=POND)
+
+
+@pytest.fixture(params=[tg.DeltaSink, tg.ParquetSink, iceberg])
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, lake: Lake, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> World:
+    configured(monkeypatch, tmp_path, proxy.url)
+
     def make(world: World) -> tg.Dataflow:
         flow = tg.Dataflow("shop", store=world.store)
         orders = flow.source("orders", tg.FileSource(f"{world.root}/in/*", format=tg.Json(LINE)))

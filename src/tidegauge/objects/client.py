@@ -53,10 +53,15 @@ _BUCKET: Final = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucke
 _REFUSED: Final = re.compile(
     r"Forbidden|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired"
     r"|Unauthorized|AuthenticationFailed|InvalidClientTokenId|CredentialsNotLoaded|http://169\.254\."
+    r"|AWS Error (ACCESS_DENIED|EXPIRED_TOKEN|INVALID_\w*ID|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH)"
+    r"|AWS Error UNKNOWN \(HTTP status 40[013]\)"
 )
-"""The last is where an instance's credentials are asked for, where there are no others."""
+"""The address is where an instance's credentials are asked for, where there are no others; then Arrow's words,
+and the status of a token that has expired: sometimes it keeps no word beside it."""
 _TOOK: Final = re.compile(r" in [\d.]+(ns|µs|ms|s)\b")
-_AWAY: Final = re.compile(r"Generic \w+ error|[Ee]rror sending request|timed out|SlowDown|ServiceUnavailable")
+_AWAY: Final = re.compile(
+    r"AWS Error|Generic \w+ error|[Ee]rror sending request|timed out|SlowDown|ServiceUnavailable"
+)
 _SHOWN: Final = 300
 
 

@@ -31,6 +31,7 @@ from tidegauge.errors.iceberg import (
     NotAnIcebergTable,
 )
 from tidegauge.objects.address import is_address
+from tidegauge.objects.client import told
 from tidegauge.sinks.iceberg.fields import fresh_ids, numbered
 from tidegauge.sinks.iceberg.partitions import spec_of
 from tidegauge.sinks.iceberg.place import IcebergName, folder_of, uri_of
@@ -126,10 +127,10 @@ class CatalogPlace:
         try:
             yield
         except Exception as error:
-            told = translated(error, self)
-            if told is None:
+            ours = translated(error, self)
+            if ours is None:
                 raise
-            raise told from error
+            raise ours from error
 
     def _open(self) -> Catalog:
         if "catalog" not in self._made:
@@ -176,6 +177,8 @@ def translated(error: BaseException, place: CatalogPlace) -> TidegaugeError | No
     about = {"table": str(place.name), "catalog": place.shown, "detail": _brief(error)}
     if name in ("NoSuchTableError", "NoSuchNamespaceError"):
         return None
+    if isinstance(error, OSError) and (store := _of_store(error, place)) is not None:
+        return store
     if isinstance(error, ModuleNotFoundError):
         return IcebergMissing(table=about["table"], detail=about["detail"])
     if name in _REFUSING:
@@ -185,6 +188,19 @@ def translated(error: BaseException, place: CatalogPlace) -> TidegaugeError | No
     if isinstance(error, FileNotFoundError) or client in ("pydantic", "pydantic_core", "json"):
         return IcebergTableDamaged(table=about["table"], detail=about["detail"])
     return CatalogAway(**about) if client in _CLIENTS or isinstance(error, OSError) else None
+
+
+def _of_store(error: OSError, place: CatalogPlace) -> TidegaugeError | None:
+    """Return what the store of the warehouse says by Arrow's client; None where the error is not the store's."""
+    if not is_address(place.warehouse):
+        return None
+    if not isinstance(error, FileNotFoundError):
+        return told(place.folder, str(error))
+    try:
+        at(place.folder).exists()  # to that client a bucket that is gone is a file that is
+    except TidegaugeError as away:
+        return away
+    return None
 
 
 def _brief(error: BaseException) -> str:
