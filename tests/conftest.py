@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
 from tests import java
+from tests.azure import azure as azure
+from tests.azure import azure_server as azure_server
 from tests.depth import SLOW, TURNS, commits, examples, turn
 from tests.kafka import kafka_broker as kafka_broker
 from tests.kafka import make_topic as make_topic

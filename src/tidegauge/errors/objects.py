@@ -57,7 +57,7 @@ class ObjectStoreAway(Transient):
     code = "TG-0582"
     patient = True
     what = "the object store of {place} does not serve: {detail}"
-    cause = "it is down, overloaded or slow, or the network or AWS_ENDPOINT_URL does not lead there"
+    cause = "it is down, overloaded or slow, or the network, or the endpoint in the environment, does not lead there"
     remedy = "see that the driver and the tasks reach the store; the flow goes on by itself once it answers"
 
 

@@ -44,7 +44,8 @@ _AT_ONCE: Final = 16
 T = TypeVar("T")
 R = TypeVar("R")
 
-_SETTINGS: Final = ("AWS_", "GOOGLE_", "AZURE_")
+_SETTINGS: Final = {"s3": "AWS_", "gs": "GOOGLE_", "abfss": "AZURE_"}
+"""How the variables begin that say how the stores of a scheme are reached."""
 _YES: Final = frozenset({"1", "true", "yes", "on", "y"})
 
 _CODE: Final = re.compile(r"<Code>\s*(\w+)\s*</Code>")
@@ -67,7 +68,11 @@ _SHOWN: Final = 300
 
 def client(bucket: str) -> Any:
     """Return the client of a bucket. Raises `ObjectLibraryMissing`."""
-    return _made(bucket, frozenset(one for one in os.environ.items() if one[0].startswith(_SETTINGS)))
+    return _made(bucket, frozenset(one for one in os.environ.items() if one[0].startswith(_of(bucket))))
+
+
+def _of(place: str) -> str:
+    return _SETTINGS[place.partition(":")[0]]
 
 
 @lru_cache(maxsize=64)
@@ -86,7 +91,7 @@ def _made(bucket: str, _settings: frozenset[tuple[str, str]]) -> Any:
         client_options={
             "timeout": _PATIENCE,
             "connect_timeout": timedelta(seconds=5),
-            "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in _YES,
+            "allow_http": os.environ.get(f"{_of(bucket)}ALLOW_HTTP", "").lower() in _YES,
         },
         retry_config={
             "max_retries": RETRIES,
@@ -136,6 +141,6 @@ def refusal(place: str, text: str) -> BucketMissing | CredentialsRefused | Objec
     else:
         detail = _TOOK.sub("", " ".join(text.partition("\n\nDebug source")[0].split()))
         if "builder error" in detail:
-            detail = "the endpoint is no address of https, and AWS_ALLOW_HTTP is not true"
+            detail = f"the endpoint is no address of https, and {_of(place)}ALLOW_HTTP is not true"
     kind = CredentialsRefused if _REFUSED.search(text) else ObjectStoreAway
     return kind(place=place, detail=detail[:_SHOWN])
