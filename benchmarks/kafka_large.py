@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.figures import Figure
 from benchmarks.kafka.throughput import PARTITIONS, turns
-from benchmarks.kafka.topics import fill, orders
+from benchmarks.kafka.topics import filled
 from benchmarks.room import Room
 from tidegauge.testing import KafkaBroker
 
@@ -14,7 +14,6 @@ __all__ = ["measure"]
 def measure(room: Room) -> list[Figure]:
     """Measure one turn on a broker of its own."""
     with KafkaBroker() as broker:
-        topic, few = (broker.create_topic(name, partitions=PARTITIONS) for name in ("orders", "few"))
-        rows = fill(broker.servers, topic, orders(room.size(20_000_000, 40_000)), partitions=PARTITIONS)
-        fill(broker.servers, few, orders(room.size(200_000, 10_000)), partitions=PARTITIONS)
+        sizes = room.size(20_000_000, 40_000), room.size(200_000, 10_000)
+        topic, few, rows = filled(broker.endpoint, *sizes, partitions=PARTITIONS)
         return turns(room, broker.endpoint, topic, few, rows, times=1)

@@ -15,7 +15,7 @@ from benchmarks.figures import Figure, Goal
 from benchmarks.kafka.epoch import our_turn
 from benchmarks.kafka.sides import session_with_connector, source, stream
 from benchmarks.kafka.throughput import PARTITIONS
-from benchmarks.kafka.topics import fill, orders
+from benchmarks.kafka.topics import filled
 from benchmarks.room import Room
 from benchmarks.sides import Account, for_each_batch, ours, queries
 from tidegauge.testing import Endpoint, KafkaBroker
@@ -33,9 +33,8 @@ def measure(room: Room) -> list[Figure]:
 
 
 def _throughput(room: Room, broker: Endpoint) -> list[Figure]:
-    topic, few = (broker.create_topic(name, partitions=PARTITIONS) for name in ("orders", "few"))
-    rows = fill(broker.servers, topic, orders(room.size(2_000_000, 20_000)), partitions=PARTITIONS)
-    fill(broker.servers, few, orders(room.size(200_000, 10_000)), partitions=PARTITIONS)
+    sizes = room.size(2_000_000, 20_000), room.size(200_000, 10_000)
+    topic, few, rows = filled(broker, *sizes, partitions=PARTITIONS)
     account = Account()
     with session_with_connector() as session:
         for over, seen, count in ((few, Account(), 1), (topic, account, room.size(2, 1))):

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import http.client
 import os
-import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 import pytest
 from tests.postgres import free_port
-from tests.s3 import UNTIL_THE_END
+from tests.served import lead_to, serving, stop
 from tests.waiting import eventually
 
 from tidegauge.testing.jars import cache
@@ -39,13 +38,7 @@ class AzureServer:
     def __init__(self, node: Path, program: Path) -> None:
         self.port = free_port()
         command = [str(node), str(program), *_OPTIONS, "--blobPort", str(self.port)]
-        self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", UNTIL_THE_END, "sh", *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._shell = serving(command)
         eventually(self._answers, within=60)
 
     def container(self) -> str:
@@ -68,7 +61,7 @@ class AzureServer:
         }
 
     def stop(self) -> None:
-        self._shell.communicate(b"\n", timeout=60)
+        stop(self._shell)
 
     def _ask(self, method: str, container: str) -> int:
         """Ask for something of a container, signed by the account's key; return the status."""
@@ -117,8 +110,5 @@ def azure_server() -> Iterator[AzureServer]:
 @pytest.fixture
 def azure(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A container of its own; the environment leads to its server."""
-    for name in [name for name in os.environ if name.startswith("AZURE_")]:
-        monkeypatch.delenv(name)
-    for name, value in azure_server.environment().items():
-        monkeypatch.setenv(name, value)
+    lead_to(azure_server.environment(), monkeypatch, begin="AZURE_")
     return AzureLake(azure_server, azure_server.container())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import urllib.error
 import urllib.request
 import uuid
@@ -19,12 +18,12 @@ from typing import Any, Final
 
 import pytest
 from tests.postgres import free_port
+from tests.served import lead_to, serving, stop
 from tests.waiting import eventually
 
 from tidegauge.objects.path import ObjectPath
 from tidegauge.testing.jars import cache
 
-UNTIL_THE_END: Final = '"$@" & server=$!; read -r end; kill -KILL $server'
 CREDENTIALS: Final = {
     "AWS_ACCESS_KEY_ID": "tide",
     "AWS_SECRET_ACCESS_KEY": "hunter2hunter2",
@@ -39,13 +38,7 @@ class S3Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         command = [str(program), str(Path(__file__).with_name("s3_one_at_a_time.py")), str(self.port)]
-        self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", UNTIL_THE_END, "sh", *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._shell = serving(command)
         eventually(self._answers, within=60)
 
     def request(self, method: str, path: str, data: bytes | None = None) -> int:
@@ -73,7 +66,7 @@ class S3Server:
         return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.url, "AWS_ALLOW_HTTP": "true"}
 
     def stop(self) -> None:
-        self._shell.communicate(b"\n", timeout=60)
+        stop(self._shell)
 
     def _answers(self) -> bool:
         try:
@@ -114,8 +107,5 @@ def s3_server() -> Iterator[S3Server]:
 @pytest.fixture
 def lake(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A bucket of its own; the environment leads to its server."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in s3_server.environment().items():
-        monkeypatch.setenv(name, value)
+    lead_to(s3_server.environment(), monkeypatch, begin="AWS_")
     return Lake(s3_server, s3_server.bucket())

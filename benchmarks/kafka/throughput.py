@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.figures import Figure, Goal
 from benchmarks.kafka.sides import session_with_connector, source, stream
-from benchmarks.kafka.topics import fill, orders
+from benchmarks.kafka.topics import filled
 from benchmarks.peers.environments import Answering, Missing, answering, bytewax_python
 from benchmarks.room import Room
 from benchmarks.sides import Account, for_each_batch, ours, queries
@@ -27,9 +27,8 @@ _BATCHES: Final = (500, 1000)
 
 def measure(room: Room, broker: Endpoint) -> list[Figure]:
     """Measure one output and three over some millions of messages, in turns."""
-    topic, few = broker.create_topic("orders", partitions=PARTITIONS), broker.create_topic("few", partitions=4)
-    rows = fill(broker.servers, topic, orders(room.size(2_000_000, 20_000)), partitions=PARTITIONS)
-    fill(broker.servers, few, orders(room.size(200_000, 10_000)), partitions=PARTITIONS)
+    sizes = room.size(2_000_000, 20_000), room.size(200_000, 10_000)
+    topic, few, rows = filled(broker, *sizes, partitions=PARTITIONS)
     figures = turns(room, broker, topic, few, rows, times=room.size(3, 1))
     return figures + _bytewax(room, broker, topic, few, rows, figures[0])
 

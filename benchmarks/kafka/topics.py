@@ -11,8 +11,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from benchmarks.data import lines
+from tidegauge.testing import Endpoint
 
-__all__ = ["LONG", "RUN", "fill", "long_texts", "orders", "producer"]
+__all__ = ["LONG", "RUN", "fill", "filled", "long_texts", "orders", "producer"]
 
 RUN: Final = 2000
 """Messages of a run, all of which go to one partition."""
@@ -36,6 +37,16 @@ def long_texts(count: int) -> Iterator[list[bytes]]:
 def producer(servers: str, **settings: Any) -> Producer:
     """Return a producer that waits for the broker's word."""
     return Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0, **settings})
+
+
+def filled(broker: Endpoint, count: int, few: int, *, partitions: int) -> tuple[str, str, int]:
+    """Make a topic of orders, and one of a few; return both, and how many messages the first one has."""
+    topics = [broker.create_topic(name, partitions=partitions) for name in ("orders", "few")]
+    sizes = [
+        fill(broker.servers, topic, orders(size), partitions=partitions)
+        for topic, size in zip(topics, (count, few), strict=True)
+    ]
+    return topics[0], topics[1], sizes[0]
 
 
 def fill(servers: str, topic: str, runs: Iterable[Sequence[bytes]], *, partitions: int) -> int:

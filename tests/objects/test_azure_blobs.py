@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from tests.azure import KEY, AzureLake
 from tests.flow.badinput import lines
 from tests.flow.test_from_disk_to_store import EPOCHS, lived, tables, to_disk
 from tests.sinks.conftest import OUTPUT, SCHEMA, stage, write_id
+from tests.sinks.test_delta_in_s3 import delta_rows
 from tests.sinks.test_parquet_in_s3 import listed_rows
 
 import tidegauge as tg
@@ -56,12 +56,7 @@ class AzureBench:
         self.sink = SINKS[self.kind](self.path)
 
     def rows(self) -> list[dict[str, Any]]:
-        if self.kind == "Parquet":
-            return listed_rows(self.path)
-        if not DeltaTable.is_deltatable(self.path):
-            return []
-        found: list[dict[str, Any]] = DeltaTable(self.path).to_pyarrow_table().to_pylist()
-        return found
+        return listed_rows(self.path) if self.kind == "Parquet" else delta_rows(self.path)
 
     def remove(self) -> None:
         ObjectPath.of(self.path).clear()

@@ -21,6 +21,14 @@ from tidegauge.sinks.keyed.planning import Sizes
 from tidegauge.testing.kit import check_sink
 
 
+def delta_rows(address: str) -> list[dict[str, Any]]:
+    """What delta-rs reads of a table, nothing where there is none."""
+    if not DeltaTable.is_deltatable(address):
+        return []
+    found: list[dict[str, Any]] = DeltaTable(address).to_pyarrow_table().to_pylist()
+    return found
+
+
 @dataclass
 class LakeBench:
     """A table at an address of its own."""
@@ -34,10 +42,7 @@ class LakeBench:
         self.sink = DeltaSink(self.path)
 
     def rows(self) -> list[dict[str, Any]]:
-        if not DeltaTable.is_deltatable(self.path):
-            return []
-        found: list[dict[str, Any]] = DeltaTable(self.path).to_pyarrow_table().to_pylist()
-        return found
+        return delta_rows(self.path)
 
     def remove(self) -> None:
         ObjectPath.of(self.path).clear()

@@ -277,21 +277,17 @@ class SparkEngine:
         def read(found: Assignment) -> DataFrame:
             return first_frame(jobs.session, job, direct, feeds, work=found, tasks=len(parts), others=theirs)
 
-        def rest(base: DataFrame, found: Assignment = work) -> DataFrame:
+        def rest(base: DataFrame, found: Assignment) -> DataFrame:
             return in_one_pass(base, branches, found, late=job.late) if branches else base
-
-        def whole(found: Assignment) -> DataFrame:
-            return rest(read(found), found)
 
         if general:
             return self._with_branches(read(work), branches, general, work, late=job.late)
         if jobs.pinned and not theirs:
             lasting = all(branch.prepared.lasting for branch in branches)
             plan = digest(work, direct, feeds, branches if lasting else (), late=job.late)
-            made, more = (whole, None) if lasting else (read, rest)
-            if (reports := run(jobs.session, self._plans, plan, work, made, more)) is not None:
+            if (reports := run(jobs.session, self._plans, plan, work, read, rest, whole=lasting)) is not None:
                 return reports
-        return reported(whole(work))
+        return reported(rest(read(work), work))
 
     def _dealt(self, job: EpochJob, reads: tuple[SourceRead, ...]) -> list[list[SourceRead]]:
         """Return the reads of each task. Of a job that leaves room no task waits for a slot: it would be no room."""

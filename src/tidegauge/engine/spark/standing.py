@@ -80,23 +80,26 @@ def run(
     plans: Plans,
     plan: str,
     work: Assigned,
-    made: Callable[[Assignment], DataFrame],
-    rest: Callable[[DataFrame], DataFrame] | None,
+    read: Callable[[Assignment], DataFrame],
+    rest: Callable[[DataFrame, Assignment], DataFrame],
+    *,
+    whole: bool,
 ) -> list[Report] | None:
     """Run a job that begins with the plan of this digest and return its reports; None if it has too many splits.
 
-    made: makes the plan, if none stands, with hops that find their splits so. rest: returns the whole of the job,
-    unless that stands.
+    read: makes the reading hop, whose tasks find their splits so. rest: puts the rest of the job on top of it. whole:
+    whether all of that is the plan that stands.
     """
     text = work.text(plan=plan)
     if len(text) > LONGEST:
         return None
-    base = plans.take(plan)
-    if base is None:
-        base = made(ByProperty(plan, work.sources))
+    frame = plans.take(plan)
+    if frame is None:
+        found = ByProperty(plan, work.sources)
+        frame = rest(read(found), found) if whole else read(found)
     with _telling(session, text):
-        reports = reported(base if rest is None else rest(base))
-    plans.put(plan, base)
+        reports = reported(frame if whole else rest(frame, work))
+    plans.put(plan, frame)
     return reports
 
 
