@@ -235,8 +235,8 @@ class TableUnavailable(Transient):
 
     code = "TG-0417"
     what = "the log of the table {table} failed: {detail}"
-    cause = "the file system has a problem, or the log is damaged"
-    remedy = "look at the file system and at the folder _delta_log; the flow tries again by itself"
+    cause = "the file system has a problem, this user may not read the folder, or the log is damaged"
+    remedy = "look at the file system and at the folder _delta_log; a flow that runs tries again by itself"
 
 
 class EpochColumnMissing(TidegaugeError):

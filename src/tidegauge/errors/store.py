@@ -154,6 +154,15 @@ class StoreNotWritable(TidegaugeError):
     remedy = "choose a place that this user may write to; the flow has lost nothing"
 
 
+class StoreNotReadable(TidegaugeError):
+    """A store that this user may not read."""
+
+    code = "TG-0257"
+    what = "the store {url} cannot be read: {detail}"
+    cause = "the store belongs to another user, who has not let this one read it"
+    remedy = "ask its owner for the right to read the file and to search its folders, or to SELECT from the tables"
+
+
 class StoreFull(Transient):
     """A store whose disk has no room left."""
 

@@ -19,7 +19,14 @@ from tests.remap.store.wire import Loss, wire
 from tests.waiting import eventually
 
 from tidegauge.env import Env
-from tidegauge.errors.store import LeaseLost, StoreBusy, StoreNotWritable, StoreUnreachable, UpperMismatch
+from tidegauge.errors.store import (
+    LeaseLost,
+    StoreBusy,
+    StoreNotReadable,
+    StoreNotWritable,
+    StoreUnreachable,
+    UpperMismatch,
+)
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY, LeaseHolder, SourceSpec, Store
@@ -95,6 +102,13 @@ def test_a_database_that_is_not_there_is_named(postgres: Server, env: Env) -> No
 def test_who_may_not_make_tables_is_told_so(postgres: Server, env: Env) -> None:
     with pytest.raises(StoreNotWritable, match="permission denied"):
         Store.open(mine(postgres, secret=":hunter2").replace("/shop", "/postgres"), env=env)
+
+
+def test_who_may_not_read_a_store_is_told_so(url: str, env: Env, store: Store) -> None:
+    assert store.flow("shop") is None
+    sql(url, f"GRANT USAGE ON SCHEMA {url.rpartition('%3D')[2]} TO ada")
+    with pytest.raises(StoreNotReadable, match=r"TG-0257.*permission denied for table store_layout"):
+        Store.open(url.replace("postgres@", "ada:hunter2@"), env=env)
 
 
 @pytest.mark.parametrize("why", ["permission denied", "read-only"])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.disks import disk_image
+from tests.forked import end_of
 
 from tidegauge.env import Env
-from tidegauge.errors.store import NotAStore, StoreAway, StoreBusy, StoreNotWritable
+from tidegauge.errors.store import NotAStore, StoreAway, StoreBusy, StoreNotReadable, StoreNotWritable
 from tidegauge.remap.store import LeaseHolder, Store
 from tidegauge.remap.store.connect import Database
 
@@ -56,6 +59,26 @@ def test_a_place_that_cannot_be_written_is_reported(path: str, env: Env, tmp_pat
     (tmp_path / "folder").mkdir()
     with pytest.raises(StoreNotWritable):
         Store.open(f"sqlite:///{tmp_path / path}", env=env)
+
+
+@pytest.mark.parametrize("kept", ["file", "folder"])
+def test_a_store_that_this_user_may_not_read_is_named(env: Env, kept: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not below the folders of pytest, which nobody else may search
+        path = Path(folder) / "kept" / "store.db"
+        Store.open(f"sqlite:///{path}", env=env).close()
+        Path(folder).chmod(0o755)
+        (path if kept == "file" else path.parent).chmod(0)
+        assert end_of(refuses_to_read, f"sqlite:///{path}") == 0
+        path.parent.chmod(0o755)
+
+
+def refuses_to_read(url: str) -> None:
+    if not os.getuid():  # root may read everything
+        os.setgid(65534)
+        os.setuid(65534)
+    for look in (lambda: Store.open(url, env=Env()), lambda: Store.exists(url)):
+        with pytest.raises(StoreNotReadable, match=r"TG-0257: the store sqlite:///.*store\.db cannot be read"):
+            look()
 
 
 def test_a_store_that_others_keep_locked_is_busy_and_serves_again_afterwards(

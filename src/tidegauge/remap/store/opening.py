@@ -29,7 +29,7 @@ from sqlalchemy import Connection, insert, inspect, select, update
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.store import NotAStore, StoreAway, StoreTooNew
+from tidegauge.errors.store import NotAStore, StoreAway, StoreNotReadable, StoreNotWritable, StoreTooNew
 from tidegauge.remap.store.address import File, Server, parse
 from tidegauge.remap.store.backfills import metadata
 from tidegauge.remap.store.chain import begin
@@ -37,6 +37,7 @@ from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.copies import copy
 from tidegauge.remap.store.damage import beheaded
 from tidegauge.remap.store.schema import LAYOUT, store_layout
+from tidegauge.remap.store.sqlite import check_readable
 
 __all__ = ["VIEWS", "copied", "create_views", "exists", "migrate", "opened"]
 
@@ -213,11 +214,19 @@ def create_views(connection: Connection) -> None:
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {query.strip()}")
 
 
-def migrate(database: Database, env: Env) -> None:
-    """Bring the database to the layout of this version. Raises `StoreTooNew` or `NotAStore` and changes nothing."""
-    with database.reading() as connection:
-        if _layout(connection, database.url) == LAYOUT:
-            return
+def migrate(database: Database, env: Env, *, served: bool) -> None:
+    """Bring the database to the layout of this version. served: whether a server has it, which knows who may read.
+
+    Raises `StoreTooNew`, `NotAStore` or `StoreNotReadable` and changes nothing.
+    """
+    try:
+        with database.reading() as connection:
+            if _layout(connection, database.url) == LAYOUT:
+                return
+    except StoreNotWritable as refused:
+        if not served or store_layout.name not in str(refused.evidence["detail"]):
+            raise
+        raise StoreNotReadable(**refused.evidence) from None
     with database.writing(alone=True) as connection:
         found = _layout(connection, database.url)
         if found is None:
@@ -239,6 +248,7 @@ def exists(url: str) -> bool:
     """Whether there is a store at an address. Looking makes nothing. Raises as `Database` does."""
     address = parse(url)
     if isinstance(address, File):
+        check_readable(address)
         try:
             return address.path.exists() or beheaded(address.path)
         except OSError as error:
@@ -272,7 +282,7 @@ def opened(address: File | Server, env: Env) -> Database:
     """Open a database and bring it to the layout of this version."""
     database = Database(address, sleep=env.sleep, backend=env.connect)
     try:
-        migrate(database, env)
+        migrate(database, env, served=isinstance(address, Server))
     except BaseException:
         database.close()
         raise

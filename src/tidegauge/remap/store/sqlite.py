@@ -26,6 +26,7 @@ from tidegauge.errors.store import (
     StoreBusy,
     StoreFailed,
     StoreFull,
+    StoreNotReadable,
     StoreNotWritable,
     StoreTooNew,
 )
@@ -35,7 +36,7 @@ from tidegauge.remap.store.schema import LAYOUT, store_layout
 from tidegauge.remap.store.sending import Parcel
 from tidegauge.remap.store.storefile import GuardedConnection, StoreFile
 
-__all__ = ["PATIENCE", "Sqlite", "delivered"]
+__all__ = ["PATIENCE", "Sqlite", "check_readable", "delivered"]
 
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock; an address may say otherwise with `?timeout=`."""
@@ -50,6 +51,18 @@ _PAGES: Final = 16
 """With room for fewer blocks a disk is full."""
 
 
+def check_readable(address: File) -> None:
+    """Raise `StoreNotReadable` for a file that is there, or may be, and that this user may not read."""
+    try:
+        address.path.stat()
+    except PermissionError as error:
+        raise StoreNotReadable(url=address.shown, detail=f"{address.path.parent}: {error.strerror}") from None
+    except OSError:
+        return
+    if not os.access(address.path, os.R_OK):
+        raise StoreNotReadable(url=address.shown, detail=f"{address.path} may not be opened")
+
+
 class Sqlite:
     """The database in a file."""
 
@@ -58,9 +71,10 @@ class Sqlite:
         self._file: Final = StoreFile(address.path, url=address.shown)
 
     def engine(self) -> Engine:
-        """Return a pool of connections; the file's folder is made. Raises `StoreNotWritable`, `InvalidStoreUrl`,
-        `CorruptStore`, `NotAStore`, `StoreTooNew`, `StoreAway`; then nothing of it was changed."""
+        """Return a pool of connections; the file's folder is made. Raises `StoreNotReadable`, `StoreNotWritable`,
+        `InvalidStoreUrl`, `CorruptStore`, `NotAStore`, `StoreTooNew`, `StoreAway`; then nothing of it was changed."""
         path, shown = self.address.path, self.address.shown
+        check_readable(self.address)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -106,7 +106,7 @@ class Store:
         """Open the store at `sqlite:///PATH` or `postgresql://...`; a new one is made, a SQLite file with its folder.
 
         A file that cannot be written is read from a copy; then what writes raises `StoreNotWritable` or `StoreFull`.
-        Raises `InvalidStoreUrl`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `CorruptStore`,
+        Raises `InvalidStoreUrl`, `StoreNotReadable`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `CorruptStore`,
         `StoreDriverMissing`, or a transient `StoreFull`, `StoreAway`, `StoreBusy`, `StoreUnreachable`, `StoreFailed`.
         """
         address = parse(url)
