@@ -94,6 +94,10 @@ class AzureLake:
     def at(self, path: str = "orders") -> str:
         return f"abfss://{self.container}@{ACCOUNT}.dfs.core.windows.net/{path}"
 
+    def drop(self) -> None:
+        """Remove the container with all in it."""
+        self.server.drop(self.container)
+
 
 @pytest.fixture(scope="session")
 def azure_server() -> Iterator[AzureServer]:

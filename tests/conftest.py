@@ -22,6 +22,8 @@ from tests import java
 from tests.azure import azure as azure
 from tests.azure import azure_server as azure_server
 from tests.depth import SLOW, TURNS, commits, examples, turn
+from tests.gcs import google as google
+from tests.gcs import translator as translator
 from tests.kafka import kafka_broker as kafka_broker
 from tests.kafka import make_topic as make_topic
 from tests.kafka import own_broker as own_broker

@@ -50,7 +50,8 @@ class Fault:
 class Proxy:
     """A running proxy. before: is called with each request before it is passed on. latency: seconds for each.
 
-    page: how many objects a listing has at most, 0 for as many as the server gives.
+    page: how many objects a listing has at most, 0 for as many as the server gives. port: 0 for any that is free.
+    translated: makes what the server understands of what a client asks, a path and headers.
     """
 
     upstream: str
@@ -59,13 +60,16 @@ class Proxy:
     before: Callable[[str, str], None] = lambda _method, _path: None
     latency: float = 0.0
     page: int = 0
+    port: int = 0
+    translated: Callable[[str, Message], str] = lambda path, _headers: path
 
     def __post_init__(self) -> None:
         handler = type("Handler", (_Handler,), {"proxy": self})
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self.thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
 
     def fault(self, method: str, path: str) -> str:
         """Return how this request is to be broken, "" if it is not."""
@@ -86,8 +90,10 @@ class _Handler(BaseHTTPRequestHandler):
     proxy: Proxy
     protocol_version = "HTTP/1.1"
     timeout = PATIENCE
+    disable_nagle_algorithm = True  # a client may wait 40 ms between headers and body
 
     def handle_any(self) -> None:
+        self.path = self.proxy.translated(self.path, self.headers)
         try:
             data = body(self.rfile, self.headers)
         except Unclear as error:

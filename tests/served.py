@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,14 +13,18 @@ import pytest
 _UNTIL_THE_END: Final = '"$@" & server=$!; read -r end; kill -KILL $server'
 
 
-def serving(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a server as a child of a small shell, which kills it at the end of its input: also when we are killed."""
+def serving(command: Sequence[str], *, folder: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start a server as a child of a small shell, which kills it at the end of its input: also when we are killed.
+
+    folder: where it runs; None for where the tests run.
+    """
     return subprocess.Popen(
         ["/bin/sh", "-c", _UNTIL_THE_END, "sh", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        cwd=folder,
     )
 
 
