@@ -8,10 +8,12 @@ from tests.simulation.reference import doubled
 
 import tidegauge as tg
 
-FAULTS: Final = (
+LIVING: Final = (
     *("gain", "outputs", "crash", "pause", "slow", "error", "lost", "rival", "stop", "torn"),
     *("history", "decisions", "add", "anew", "remake"),
 )
+FAULTS: Final = (*LIVING, "restore", "rewind")
+"""Also those that put back an older store, which does not know of some columns."""
 
 
 def make_flow() -> tg.Dataflow:

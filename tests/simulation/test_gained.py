@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.simulation.gained import FAULTS, make_flow
+from tests.simulation.gained import FAULTS, LIVING, make_flow
 
 import tidegauge as tg
 from tidegauge.errors.simulation import SimulationFailed
@@ -80,7 +80,20 @@ def test_worlds_of_many_kinds_of_faults_hold() -> None:
 
     In 44 a driver has no output that takes them on; in 186 one of before wakes up.
     """
-    assert simulate(make_flow, seeds=(9, 44, 186), faults=FAULTS).seeds == 3
+    assert simulate(make_flow, seeds=(9, 44, 186), faults=LIVING).seeds == 3
+
+
+@pytest.mark.parametrize("how", ["restore", "rewind"])
+def test_columns_are_had_back_from_the_tables_with_the_epochs_that_an_older_store_does_not_know(how: str) -> None:
+    """The backup is of before both columns. What is late reads epochs that had them, by the recovered store."""
+    world = lived(also=(Act(2.0, how, number=6), Act(0.0, "outputs", "large", 11)))
+    assert world.checks.era == 2, "the store was put back, and recovered"
+    for column in ("note", "place"):
+        assert begins(world, "orders", column) == begins(world, "large", column) > 0
+
+
+def test_worlds_with_older_stores_hold() -> None:
+    assert simulate(make_flow, seeds=(27, 102), faults=FAULTS).seeds == 2
 
 
 def test_a_value_that_was_read_by_columns_of_later_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
