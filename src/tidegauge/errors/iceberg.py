@@ -14,6 +14,7 @@ __all__ = [
     "CatalogAway",
     "CatalogForbidden",
     "CatalogUnknown",
+    "FilesPartedOtherwise",
     "IcebergColumnReserved",
     "IcebergColumnsAltered",
     "IcebergMissing",
@@ -182,4 +183,20 @@ class IcebergColumnsAltered(Definite):
         "give a column that was renamed its name back: ALTER TABLE ... RENAME COLUMN; leave one that was dropped out "
         "of the rows, with a select() and schema='evolve'; or have the table made again with the columns of the "
         "rows: 'tidegauge outputs replace'. Nothing was written, and other outputs go on"
+    )
+
+
+class FilesPartedOtherwise(Definite):
+    """A table by key with files of other partitions than the present ones: nobody knows where their rows are."""
+
+    code = "TG-0544"
+    what = (
+        "the table {table} of {output!r} has files that are not in the present partitions: {path} is parted by "
+        "{held}, and the table by {wanted}"
+    )
+    cause = "another program gave the table other partitions, wrote files with them, and set the partitions back"
+    remedy = (
+        "have all files written anew with the present partitions, in Spark: CALL system.rewrite_data_files(table => "
+        "'{table}', options => map('rewrite-all', 'true')); or have the table made again: 'tidegauge outputs "
+        "replace'. Nothing was written, and other outputs go on"
     )

@@ -103,6 +103,6 @@ class LaidOutByKey(TidegaugeError):
     what = "{sink}({parameter}) cannot be given together with envelope='upsert'"
     cause = (
         "a table by key has its rows sorted by key, in files of disjoint ranges, so that a change finds the row it "
-        "replaces; one of Iceberg has no partitions either"
+        "replaces"
     )
-    remedy = "leave it out, or make the column the first one of the key; a Delta table by key takes partition_by"
+    remedy = "leave it out, or make the column the first one of the key; a table by key takes partition_by"

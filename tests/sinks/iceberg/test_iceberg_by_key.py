@@ -266,8 +266,8 @@ def test_rows_that_others_delete_stay_deleted_and_other_changes_are_refused(benc
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LaidOutByKey):
-        IcebergSink(LAKE, str(tmp_path), envelope="upsert", key="id", partition_by="id")
+    with pytest.raises(LaidOutByKey, match="sort_by"):
+        IcebergSink(LAKE, str(tmp_path), envelope="upsert", key="id", sort_by="id")
     sink = IcebergSink(LAKE, str(tmp_path), envelope="upsert", key="id")
     with pytest.raises(KeyedColumnUnfit):
         sink.check(pa.schema([("n", pa.int64()), ("_epoch", pa.int64())]))

@@ -34,7 +34,7 @@ from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile, staging
 from tidegauge.sinks.delta import bykey, packing
 from tidegauge.sinks.delta.leaves import DeltaLeaves
-from tidegauge.sinks.keyed import merging, runs
+from tidegauge.sinks.keyed import merging, runs, working
 from tidegauge.sinks.keyed.merging import MergeTask
 from tidegauge.sinks.keyed.parting import PartingTask, home_of, homes
 from tidegauge.sinks.keyed.planning import Sizes, by_partition, clusters
@@ -101,16 +101,22 @@ class Bench:
 
     def __post_init__(self) -> None:
         key = "id" if self.simple else ["shop", "id"]
-        self.sink = DeltaSink(
-            f"{self.folder}/t",
-            envelope="upsert",
-            key=key,
-            order="n",
-            partition_by=self.way,
-            deletion_vectors=self.vectors,
-        )
+        self.sink: Any = self.made(envelope="upsert", key=key, order="n", partition_by=self.way)
         self.sink.check(SCHEMA)
         self.table: Any = self.sink.open(OUTPUT)
+
+    def made(self, **options: Any) -> Any:
+        return DeltaSink(f"{self.folder}/t", **options, deletion_vectors=self.vectors)
+
+    @property
+    def root(self) -> str:
+        """The table's folder."""
+        return f"{self.folder}/t"
+
+    def read(self) -> pa.Table:
+        """Return the rows, as a stranger reads them."""
+        read = read_polars if self.vectors else read_dataset  # which refuses every table that may have vectors
+        return read(self.root)
 
     def rows(self, epoch: int, changes: Sequence[Change]) -> list[dict[str, Any]]:
         """Return the rows of an epoch, as the dictionary takes them in, too."""
@@ -150,8 +156,7 @@ class Bench:
         """See that the table is the dictionary, for a stranger now, and as of each epoch that can be told."""
         if not self.upper:
             return
-        read = read_polars if self.vectors else read_dataset  # which refuses every table that may have vectors
-        assert dictionary(read(self.sink.path).to_pylist()) == self.wanted
+        assert dictionary(self.read().to_pylist()) == self.wanted
         assert self.table.upper == self.sink.open(OUTPUT).upper == self.upper
         assert self.table.volume() == Volume.of(self.table.files())
         for epoch in range(since, self.upper):
@@ -166,7 +171,7 @@ class Bench:
         rows = list[dict[str, Any]]()
         for file in self.table.files(as_of=epoch):
             dead = set(deleted(file.deletions).tolist())
-            held = pq.ParquetFile(f"{self.sink.path}/{file.path}").read().to_pylist()
+            held = pq.ParquetFile(f"{self.root}/{file.path}").read().to_pylist()
             found = [row for place, row in enumerate(held) if place not in dead]
             rows += [{**dict(file.partition), **row} for row in found if row["_epoch"] <= epoch]
         return dictionary(rows)
@@ -389,7 +394,7 @@ def test_many_changes_are_settled_by_the_workers(tmp_path: Path) -> None:
         done.extend(tasks)
         return [task() for task in tasks]
 
-    with mock.patch.object(bykey, "_FEW", 1), mock.patch.object(bykey, "SIZES", SMALL):
+    with mock.patch.object(working, "_FEW", 1), mock.patch.object(bykey, "SIZES", SMALL):
         bench = Bench(str(tmp_path), "country")
         bench.table.work_by(workers)
         bench.commit([[Change(key, "insert", key % 2, 0, 1) for key in range(12)]])

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -49,30 +48,23 @@ from tidegauge.sinks.delta.log import DeltaLog
 from tidegauge.sinks.delta.marking import discard_vectors, mark
 from tidegauge.sinks.delta.replacement import DeltaReplacement
 from tidegauge.sinks.evolving import grown
-from tidegauge.sinks.keyed.layout import Keyed, Ordering
-from tidegauge.sinks.keyed.merging import MergeTask, merge_job
-from tidegauge.sinks.keyed.parting import PartingTask, home_of, homes, key_in_files
-from tidegauge.sinks.keyed.planning import (
-    SIZES,
-    LeafCluster,
-    TableLeaf,
-    by_partition,
-    planned,
-)
-from tidegauge.sinks.keyed.touching import Changed, changed_in, planned_in, run_of
+from tidegauge.sinks.keyed.layout import Keyed
+from tidegauge.sinks.keyed.merging import merge_job
+from tidegauge.sinks.keyed.parting import home_of, homes
+from tidegauge.sinks.keyed.planning import SIZES, TableLeaf, by_partition
+from tidegauge.sinks.keyed.touching import Changed
+from tidegauge.sinks.keyed.working import KeyedWork, done
 from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
 from tidegauge.sinks.layout.values import folders
 from tidegauge.sinks.location import at, names_in, staging
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
-from tidegauge.sinks.working import Work, Workers, alone, gathered
+from tidegauge.sinks.working import Workers, alone
 
 __all__ = ["DeltaByKey"]
 
 pq: Final[Any] = library("pyarrow.parquet")
 
 _ATTEMPTS: Final = 20
-_FEW: Final = 32 * 1024
-"""So few changes are settled here, without the engine."""
 
 
 class DeltaByKey:
@@ -99,10 +91,8 @@ class DeltaByKey:
         self._layout: Final = layout
         self._place: Final = staging(folder)
         self._lying: Final = lying
-        self._key: Final = key_in_files(lying, layout.key)
-        self._homes: Final = homes(lying, layout.key)
-        self._sizes: Final = SIZES.with_leaves(lying.file_bytes)
-        self._leaves: Final = DeltaLeaves(folder, self._key)
+        self._work: Final = KeyedWork(folder, layout, lying, SIZES.with_leaves(lying.file_bytes))
+        self._leaves: Final = DeltaLeaves(folder, self._work.key)
         self._workers: Workers = alone
         self._how: Evolution = "strict"
         self._kept: Final[set[str]] = set() if kept is None else kept
@@ -218,24 +208,19 @@ class DeltaByKey:
                 self._inner.check(lower, history)
                 columns = self._grown(columns)
                 if runs is None:
-                    runs = self._settled(files, rows, write)
-                job, changed = (
-                    merge_job(self._output.incarnation, write, attempt),
-                    changed_in(self._folder, runs, self._key, self._lying.names),
-                )
+                    settling = merge_job(self._output.incarnation, write, "settled")
+                    runs = self._work.settled(files, rows, job=settling, workers=self._workers)
+                job, changed = merge_job(self._output.incarnation, write, attempt), self._work.changed(runs)
                 marked, present = self._marked(changed, columns)
-                tasks, leaves = self._tasks(runs, changed, present, columns, self._layout.ordering(rows), job)
-                made, gone = list[StagedFile](), dict(leaves)
+                tasks, leaves = self._work.tasks(runs, changed, present, columns, rows, job=job)
                 try:
-                    for file in (file for staged in (self._workers(tasks) if tasks else []) for file in staged):
-                        if gone.pop(file.path, None) is None:  # a leaf that stays is no new one
-                            made.append(file)
+                    made, gone = done(tasks, leaves, self._workers)
                     self._inner.commit(
                         lower,
                         upper,
                         columns,
                         made,
-                        remove=list(gone.values()),
+                        remove=gone,
                         write=write,
                         history=history,
                         changes=changes,
@@ -255,32 +240,6 @@ class DeltaByKey:
             if runs is not None and self._lying.partition:
                 with suppress(OSError, TidegaugeError):
                     self.discard(runs)
-
-    def _tasks(
-        self,
-        runs: Sequence[StagedFile],
-        changed: Changed,
-        present: Iterable[TableLeaf],
-        columns: pa.Schema,
-        ordering: Ordering,
-        job: str,
-    ) -> tuple[list[Work], dict[str, StagedFile]]:
-        """Return the tasks that merge runs into some leaves, and those of the leaves that they merge."""
-        stored = self._lying.stored(columns)
-        within = replace(ordering, key=self._key)
-        tasks, leaves = list[tuple[int, MergeTask]](), dict[str, StagedFile]()
-        sizes = {file.path: file.bytes for file in runs}
-        for partition, cluster, merges in planned_in(
-            self._folder, self._key, self._homes, changed, by_partition(present), self._sizes
-        ):
-            leaves |= {leaf.file.path: leaf.file for leaf in cluster.leaves}
-            for merge in merges:
-                task = MergeTask(self._folder, stored, within, merge, self._sizes, job, len(tasks), partition)
-                read = sum(leaves[path].bytes for path in merge.leaves) + sum(sizes[path] for path in merge.runs)
-                tasks.append((read, task))
-        if not self._lying.partition:
-            return [task for _, task in tasks], leaves
-        return list(gathered(tasks, most=self._sizes.task_bytes)), leaves
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove runs. Files of the table are kept, whatever the caller believes of them."""
@@ -341,35 +300,18 @@ class DeltaByKey:
     def _marked(self, changed: Changed, columns: pa.Schema) -> tuple[list[MarkedFile], Iterable[TableLeaf]]:
         """Mark old rows deleted; return the leaves that have them, and those that the changes are merged into."""
         present = self._present().values()
-        if not self._inner.marks or not self._key or not (changed.own or changed.keys):
+        if not self._inner.marks or not self._work.key or not (changed.own or changed.keys):
             return [], present
-        key = pa.schema([columns.field(name) for name in self._key])
+        key = pa.schema([columns.field(name) for name in self._work.key])
+        home = homes(self._lying, self._layout.key)
         parts = [
-            (leaves, [*changed.own.get(of, ()), *changed.keys.get(home_of(of, self._homes), ())])
+            (leaves, [*changed.own.get(of, ()), *changed.keys.get(home_of(of, home), ())])
             for of, leaves in by_partition(present).items()
         ]
-        return mark(self._folder, key, parts, self._leaves, self._inner.version, self._workers, self._sizes)
+        return mark(self._folder, key, parts, self._leaves, self._inner.version, self._workers, self._work.sizes)
 
     def _present(self) -> dict[str, TableLeaf]:
         return dict(self._leaves.at(self._inner.version)) if self._inner.upper else {}
-
-    def _settled(self, files: Sequence[StagedFile], rows: pa.Schema, write: str) -> list[StagedFile]:
-        """Return runs of one partition each with the changes of these; these, where there are no partitions."""
-        if not self._lying.partition or not files:
-            return list(files)
-        columns = self._layout.columns(rows)
-        runs = [run_of(self._folder, file, self._layout.key) for file in files]
-        merges = planned(LeafCluster(()), runs, (), self._sizes)
-        job = merge_job(self._output.incarnation, write, "settled")
-        tasks = [
-            PartingTask(
-                MergeTask(self._folder, columns, self._layout.ordering(rows), merge, self._sizes, job, number),
-                self._lying,
-            )
-            for number, merge in enumerate(merges)
-        ]
-        few = sum(file.rows for file in files) <= _FEW
-        return [file for staged in (alone if few else self._workers)(tasks) for file in staged]
 
     # -- what was staged
 

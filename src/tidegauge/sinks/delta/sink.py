@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tidegauge.errors.layout import LaidOutByKey, PartitionColumnUnfit
+from tidegauge.errors.layout import LaidOutByKey
 from tidegauge.errors.sinks import LocalTimesInMap
 from tidegauge.objects.address import is_address
 from tidegauge.sinks.cataloguing import check_name
@@ -164,10 +164,7 @@ class DeltaSink:
         if (layout := self._layout) is not None:
             layout.check(columns)
             columns = layout.columns(columns)
-            if set(layout.key) <= set(self._files.names):
-                problem = "the key has no other column, so each partition would have one row"
-                raise PartitionColumnUnfit(partition=self._files.said, problem=problem, known=columns.names)
-        self._files.check(columns)
+        self._files.check(columns, key=() if layout is None else layout.key)
         try:
             _check_creatable(columns)
         except LocalTimesInMap:

@@ -12,6 +12,10 @@ the table holds every leaf that was merged, and has the upper that the merge beg
 and the merge is planned again: others may have packed leaves together meanwhile. So a crash leaves the old table or
 the new one, and staged files are litter. A row that others delete stays deleted until its key is changed again.
 
+*Partitions.* As in a Delta table by key: leaves are of one partition each, changes are settled first, and where the
+key does not say the whole partition, the leaves of all others that can hold a changed key are looked at
+(`keyed.parting`).
+
 *As of an epoch.* Each commit tells the first and the last epoch of its changes. Before the first the table was as
 before the commit, from the last one on as with it; in between nobody can tell (`IcebergTable.files`).
 """
@@ -42,9 +46,11 @@ from tidegauge.sinks.iceberg.staging import DATA, HIDDEN, IcebergLeaf
 from tidegauge.sinks.iceberg.table import IcebergTable
 from tidegauge.sinks.iceberg.table import discard as discard_leaves
 from tidegauge.sinks.keyed.layout import Keyed
-from tidegauge.sinks.keyed.merging import MergeTask, merge_job
-from tidegauge.sinks.keyed.planning import SIZES, by_partition
-from tidegauge.sinks.keyed.touching import changed_in, planned_in
+from tidegauge.sinks.keyed.merging import merge_job
+from tidegauge.sinks.keyed.parting import key_in_files
+from tidegauge.sinks.keyed.planning import SIZES
+from tidegauge.sinks.keyed.working import KeyedWork, done
+from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.location import at, names_in, staging
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.sinks.working import Workers, alone
@@ -57,8 +63,8 @@ _ATTEMPTS: Final = 20
 class IcebergByKey:
     """A `Table`: the one at `place`, which has the last row of each key.
 
-    swap: puts its first rows in the place of those that the table has; None for these. kept: the jobs whose runs are
-    not swept, which a table and its replacement have together.
+    lying: how rows lie in its files. swap: puts its first rows in the place of those that the table has; None for
+    these. kept: the jobs whose runs are not swept, which a table and its replacement have together.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class IcebergByKey:
         place: CatalogPlace,
         output: OutputId,
         layout: Keyed,
+        lying: FileLayout = HIDDEN,
         *,
         swap: IcebergSwap | None = None,
         kept: set[str] | None = None,
@@ -74,13 +81,13 @@ class IcebergByKey:
         self._folder: Final = place.folder
         self._output: Final = output
         self._layout: Final = layout
-        self._leaves: Final = IcebergLeaves(place, layout.key)
-        self._key: Final = layout.key
+        self._lying: Final = lying
+        self._leaves: Final = IcebergLeaves(place, key_in_files(lying, layout.key), lying)
         self._workers: Workers = alone
         self._kept: Final[set[str]] = set() if kept is None else kept
         self._swap = swap
         self._how: Evolution = "strict"
-        self._inner = IcebergTable(place, output, key=layout.key)
+        self._inner = IcebergTable(place, output, lying, layout.key)
 
     def work_by(self, workers: Workers) -> None:
         """Have merges done by these from now on."""
@@ -123,8 +130,8 @@ class IcebergByKey:
     def replacement(self, edition: str) -> IcebergByKey:
         """Return a table that holds nothing, until its first commit takes this one's place."""
         seen = self._inner.upper, self._inner.edition
-        swap = IcebergSwap(self._place, self._output, HIDDEN, seen, edition, self._layout.key)
-        found = IcebergByKey(self._place, self._output, self._layout, swap=swap, kept=self._kept)
+        swap = IcebergSwap(self._place, self._output, self._lying, seen, edition, self._layout.key)
+        found = IcebergByKey(self._place, self._output, self._layout, self._lying, swap=swap, kept=self._kept)
         found.work_by(self._workers)
         found.evolve(self._how)
         return found
@@ -154,33 +161,43 @@ class IcebergByKey:
         rows = rows_schema(schema)
         given = columns = widened(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
-        for attempt in range(_ATTEMPTS):
-            if self._swap is None:
-                if not self._inner.awaits(lower, upper, write=write, history=history):
-                    break
-                columns = self._inner.taking(given)
-            job = merge_job(self._output.incarnation, write, attempt)
-            try:
-                made, gone = self._merged(rows, columns, files, job)
-                about: dict[str, Any] = {"write": write, "history": history, "changes": changes}
+        work = KeyedWork(self._folder, self._layout, self._lying, SIZES.with_leaves(self._lying.file_bytes))
+        runs: list[StagedFile] | None = None
+        try:
+            for attempt in range(_ATTEMPTS):
                 if self._swap is None:
-                    self._inner.commit(lower, upper, columns, made, remove=gone, **about)
+                    if not self._inner.awaits(lower, upper, write=write, history=history):
+                        break
+                    columns = self._inner.taking(given)
+                if runs is None:
+                    settling = merge_job(self._output.incarnation, write, "settled")
+                    runs = work.settled(files, rows, job=settling, workers=self._workers)
+                job = merge_job(self._output.incarnation, write, attempt)
+                try:
+                    made, gone = self._merged(work, rows, columns, runs, job)
+                    about: dict[str, Any] = {"write": write, "history": history, "changes": changes}
+                    if self._swap is None:
+                        self._inner.commit(lower, upper, columns, made, remove=gone, **about)
+                    else:
+                        self._inner = self._swap(lower, upper, columns, made, remove=(), **about)
+                        self._inner.evolve(self._how)
+                        self._swap = None
+                except FileNotHeld:
+                    self._clear(job)
+                except IcebergRowsDeleted as error:  # since the merge was planned
+                    self._clear(job)
+                    raise IcebergTableUnfit(table=str(self._place.name), feature="delete files") from error
+                except BaseException:
+                    self._clear(job)
+                    raise
                 else:
-                    self._inner = self._swap(lower, upper, columns, made, remove=(), **about)
-                    self._inner.evolve(self._how)
-                    self._swap = None
-            except FileNotHeld:
-                self._clear(job)
-            except IcebergRowsDeleted as error:  # since the merge was planned
-                self._clear(job)
-                raise IcebergTableUnfit(table=str(self._place.name), feature="delete files") from error
-            except BaseException:
-                self._clear(job)
-                raise
+                    break
             else:
-                break
-        else:
-            raise TableBusy(table=str(self._place.name), attempts=_ATTEMPTS)
+                raise TableBusy(table=str(self._place.name), attempts=_ATTEMPTS)
+        finally:
+            if runs is not None and self._lying.partition:
+                with suppress(OSError, TidegaugeError):
+                    self.discard(runs)
         with suppress(OSError, TidegaugeError):  # they are litter by now, and swept another time
             self.discard(files)
 
@@ -227,25 +244,18 @@ class IcebergByKey:
         return self._inner.links()
 
     def _merged(
-        self, rows: pa.Schema, columns: pa.Schema, files: Sequence[StagedFile], job: str
+        self, work: KeyedWork, rows: pa.Schema, columns: pa.Schema, runs: Sequence[StagedFile], job: str
     ) -> tuple[list[StagedFile], list[StagedFile]]:
-        """Merge runs into the leaves that they touch; return the new leaves, and those whose place they take."""
+        """Merge settled runs into the leaves that they touch; return the new leaves, and those that are gone."""
         look = self._inner.look
-        changed = changed_in(self._folder, files, self._key, ())
-        leaves = {} if self._swap else by_partition(self._leaves.at(look).values())
-        found = list(planned_in(self._folder, self._key, (), changed, leaves, SIZES))
+        present = [] if self._swap else list(self._leaves.at(look).values())
         ids = None
         if look.table is not None and not self._swap:
             after = with_columns(look.table.schema(), columns, last=look.table.metadata.last_column_id)
             ids = ids_in(after, columns)
-        tasks = [
-            MergeTask(
-                self._folder, columns, self._layout.ordering(rows), merge, SIZES, job, number, begin=IcebergLeaf(ids)
-            )
-            for number, merge in enumerate(merge for _, _, merges in found for merge in merges)
-        ]
-        made = [file for staged in (self._workers(tasks) if tasks else []) for file in staged]
-        return made, [leaf.file for _, cluster, _ in found for leaf in cluster.leaves]
+        begin = IcebergLeaf(ids)
+        tasks, leaves = work.tasks(runs, work.changed(runs), present, columns, rows, job=job, begin=begin)
+        return done(tasks, leaves, self._workers)
 
     def _clear(self, job: str) -> None:
         """Remove what the tasks of a job have written, and no snapshot names. What stays is litter."""

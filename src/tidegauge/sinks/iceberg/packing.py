@@ -19,10 +19,9 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
-
-import pyarrow as pa
 
 from tidegauge.errors.sinks import TableBusy
 from tidegauge.sinks.columns import EPOCH
@@ -35,12 +34,13 @@ from tidegauge.sinks.iceberg.files import is_elsewhere, live_entries, relative, 
 from tidegauge.sinks.iceberg.gaining import check_unaltered
 from tidegauge.sinks.iceberg.leaves import IcebergLeaves
 from tidegauge.sinks.iceberg.look import IcebergLook, looked
-from tidegauge.sinks.iceberg.partitions import check_parted, texts_in
+from tidegauge.sinks.iceberg.partitions import check_parted, partitions_in
 from tidegauge.sinks.iceberg.staging import DATA, HIDDEN, IcebergLeaf, IcebergStager
 from tidegauge.sinks.iceberg.table import ATTEMPTS, discard
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.keyed.merging import MergeTask
 from tidegauge.sinks.keyed.packing import packs_of_leaves
+from tidegauge.sinks.keyed.parting import key_in_files
 from tidegauge.sinks.keyed.planning import SIZES
 from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.layout.packing import PackedRows, packed_as, packs_of
@@ -65,7 +65,9 @@ class IcebergUpkeep:
         self, place: CatalogPlace, output: OutputId, lying: FileLayout = HIDDEN, layout: Keyed | None = None
     ) -> None:
         self._layout: Final = layout
-        self._leaves: Final = None if layout is None else IcebergLeaves(place, layout.key)
+        self._key: Final = () if layout is None else key_in_files(lying, layout.key)
+        self._leaves: Final = None if layout is None else IcebergLeaves(place, self._key, lying)
+        self._sizes: Final = SIZES.with_leaves(lying.file_bytes)
         self._place: Final = place
         self._output: Final = output
         self._lying: Final = lying
@@ -87,7 +89,7 @@ class IcebergUpkeep:
             return []
         self._check(self._look)
         if self._leaves is not None:
-            return packs_of_leaves(list(self._leaves.at(self._look).values()), SIZES)
+            return packs_of_leaves(list(self._leaves.at(self._look).values()), self._sizes)
         return packs_of([file for file in files if not is_elsewhere(file.path)], self._lying)
 
     def stage(self, pack: Pack, *, job: str) -> list[StagedFile]:
@@ -96,9 +98,10 @@ class IcebergUpkeep:
         columns = columns_of(schema)
         about: dict[str, Any] = {"job": job, "task": 0, "ids": ids_in(schema, columns)}
         if self._layout is not None:
-            ordering, begin = self._layout.ordering(columns), IcebergLeaf(about["ids"])
+            ordering, begin = replace(self._layout.ordering(columns), key=self._key), IcebergLeaf(about["ids"])
+            partition = pack.files[0].partition
             tasks = [
-                MergeTask(self._folder, columns, ordering, merge, SIZES, job, number, begin=begin)
+                MergeTask(self._folder, columns, ordering, merge, self._sizes, job, number, partition, begin=begin)
                 for number, merge in enumerate(pack.how)
             ]
             return [file for task in tasks for file in task()]
@@ -185,21 +188,14 @@ class IcebergUpkeep:
     def _present(self, look: IcebergLook) -> list[StagedFile]:
         if look.table is None or not look.standing.is_claimed:
             return []
-        schema = look.table.schema()
-        epoch, columns = schema.find_field(EPOCH).field_id, columns_of(schema)
+        epoch = look.table.schema().find_field(EPOCH).field_id
+        partition_of = partitions_in(look.table, self._lying)
         with self._place.asking():
             found = [
-                self._parted(staged_of(entry, self._folder, epoch), entry, look, columns)
+                replace(staged_of(entry, self._folder, epoch), partition=partition_of(entry) or ())
                 for entry in live_entries(look.table, look.snapshot)
             ]
         return sorted(found, key=lambda file: (file.first_epoch, file.last_epoch, file.path))
-
-    def _parted(self, file: StagedFile, entry: Any, look: IcebergLook, columns: pa.Schema) -> StagedFile:
-        """Return a file with the values of its partition, if it is of the present ones."""
-        if not self._lying.partition or entry.spec_id != look.table.metadata.default_spec_id:
-            return file
-        values = texts_in(entry.partition, self._lying, columns)
-        return StagedFile(file.path, file.rows, file.bytes, file.first_epoch, file.last_epoch, partition=values)
 
     def _check(self, look: IcebergLook) -> None:
         check_fit(look.table)

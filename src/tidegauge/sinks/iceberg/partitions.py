@@ -20,7 +20,7 @@ PartitionField(source_id=2, field_id=1001, transform=DayTransform(), name='at_da
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,18 +28,20 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tidegauge.errors.layout import PartitionedOtherwise
+from tidegauge.sinks.iceberg.columns import columns_of
 from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.layout.values import PartitionValues, parsed
 from tidegauge.sinks.protocol import OutputId
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table as PyIcebergTable
     from pyiceberg.table.update import TableUpdate
     from pyiceberg.typedef import Record
 
-__all__ = ["brought", "check_parted", "record_of", "spec_of", "texts_in"]
+__all__ = ["brought", "check_parted", "partitions_in", "record_of", "spec_of", "spec_text", "texts_in"]
 
 _FIRST: Final = 1000
 """The number of the first partition field of a table, by the specification."""
@@ -64,8 +66,7 @@ def check_parted(table: PyIcebergTable, output: OutputId, layout: FileLayout) ->
     """Raise `PartitionedOtherwise` unless a table is parted as the layout has it."""
     schema, spec = table.schema(), table.spec()
     if _fields(spec, schema) != _wanted(layout):
-        held = ", ".join(f"{kind}({column})" for column, kind in _fields(spec, schema)) or "nothing"
-        name = ".".join(table.name())
+        name, held = ".".join(table.name()), spec_text(table, spec.spec_id)
         raise PartitionedOtherwise(table=name, output=str(output), held=held, wanted=layout.said)
 
 
@@ -108,6 +109,22 @@ def texts_in(record: Any, layout: FileLayout, columns: pa.Schema) -> PartitionVa
         (one.name, _text(record[at], columns.field(one.column).type if one.kind == "column" else pa.int32()))
         for at, one in enumerate(layout.partition)
     )
+
+
+def partitions_in(table: PyIcebergTable, layout: FileLayout) -> Callable[[DataFile], PartitionValues | None]:
+    """Return what tells the partition of a table's file, None of one that is not parted as the layout has it."""
+    if not layout.partition:
+        return lambda _entry: ()
+    schema = table.schema()
+    columns, wanted = columns_of(schema), _wanted(layout)
+    fit = {number for number, spec in table.specs().items() if _fields(spec, schema) == wanted}
+    return lambda entry: texts_in(entry.partition, layout, columns) if entry.spec_id in fit else None
+
+
+def spec_text(table: PyIcebergTable, number: int) -> str:
+    """Return what a specification of a table parts it by, for people."""
+    fields = _fields(table.specs()[number], table.schema())
+    return ", ".join(f"{kind}({column})" for column, kind in fields) or "nothing"
 
 
 def _value(text: str | None, kind: Any) -> Any:

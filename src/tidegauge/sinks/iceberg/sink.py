@@ -66,10 +66,10 @@ class IcebergSink:
         key: for upserts, the key column, or columns.
         order: for upserts, the column whose greatest value marks the last row of a key in an epoch.
         deleted: for upserts, a column of booleans; true takes the row of the key away. The table does not have it.
-        partition_by: to append, the columns that the table is parted by, or transforms of them: `tg.day("at")`,
+        partition_by: the columns that the table is parted by, or transforms of them: `tg.day("at")`,
             `tg.month`, `tg.hour`, `tg.bucket(16, "id")`. They are Iceberg's own: the table has no columns for them.
         sort_by: to append, the columns that the rows of a file are sorted by.
-        file_size: to append, about how large a file becomes, as stored: "128MB", or a number of bytes.
+        file_size: about how large a file becomes, as stored: "128MB", or a number of bytes.
 
     Raises `InvalidArgument`, `UnsupportedLocation`, `CredentialsInAddress`, `WarehouseUnknown`, `LaidOutByKey`.
     """
@@ -107,7 +107,7 @@ class IcebergSink:
         check_envelope("IcebergSink", self.envelope, self.key, others)
         for option in ("partition_by", "sort_by", "file_size"):
             listed = getattr(self, option)
-            if self.applies and listed is not None:
+            if option == "sort_by" and self.applies and listed is not None:
                 raise LaidOutByKey(sink="IcebergSink", parameter=option)
             if isinstance(listed, Sequence) and not isinstance(listed, str):
                 object.__setattr__(self, option, tuple(listed))
@@ -171,7 +171,7 @@ class IcebergSink:
             columns = layout.columns(columns)
         check_names(columns)
         check_paths(columns)
-        self._files.check(columns)
+        self._files.check(columns, key=() if layout is None else layout.key)
 
     def incarnation(self, flow: str, output: str) -> str | None:
         """Return the incarnation that the table's properties name, None where there is none."""
@@ -192,7 +192,7 @@ class IcebergSink:
         if (layout := self._layout) is not None:
             from tidegauge.sinks.iceberg.bykey import IcebergByKey
 
-            return IcebergByKey(self._place(str(output)), output, layout)
+            return IcebergByKey(self._place(str(output)), output, layout, self._files)
         from tidegauge.sinks.iceberg.table import IcebergTable  # pyiceberg: tasks only stage
 
         return IcebergTable(self._place(str(output)), output, self._files)
@@ -248,7 +248,7 @@ class IcebergSink:
         if (layout := self._layout) is None:
             raise ValueError("rows that are appended are no changes")
         about: dict[str, Any] = {"table": str(self.table), "job": job, "task": task, "least": least}
-        return RunStager(staging(self._folder), layout, schema, **about)
+        return RunStager(staging(self._folder), layout, schema, **about, lying=self._files)
 
     def _place(self, output: str) -> CatalogPlace:
         from tidegauge.sinks.iceberg.catalog import CatalogPlace

@@ -31,6 +31,7 @@ from tidegauge.sinks.iceberg.fields import fresh_ids, numbered, widened
 from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.layout.noting import MOST
 from tidegauge.sinks.layout.stager import LaidOutStager
+from tidegauge.sinks.layout.values import PartitionValues
 from tidegauge.sinks.location import StagingFiles, staging
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.staging import ParquetStager
@@ -95,10 +96,16 @@ class IcebergLeaf:
 
     ids: Mapping[str, int] | None
 
-    def __call__(self, folder: str, columns: pa.Schema, *, prefix: str, job: str, task: int) -> IcebergStager:
-        """Begin a file in the table's folder `data`. prefix: none, as no table by key is partitioned."""
-        if prefix:
-            raise ValueError(prefix)
+    def __call__(
+        self,
+        folder: str,
+        columns: pa.Schema,
+        *,
+        partition: PartitionValues,  # noqa: ARG002 - a task has files of one alone, so their names differ
+        job: str,
+        task: int,
+    ) -> IcebergStager:
+        """Begin a file in the table's folder `data`, whatever its partition."""
         return IcebergStager(staging(folder), columns, job=job, task=task, ids=self.ids)
 
 

@@ -64,21 +64,21 @@ def merge_job(incarnation: str, write: str, attempt: int | str) -> str:
 class LeafWriter(Protocol):
     """Begins a new leaf of a table; can be pickled."""
 
-    def __call__(self, folder: str, columns: pa.Schema, *, prefix: str, job: str, task: int) -> Stager:
-        """Return the stager of a leaf with these columns. prefix: the folder of its partition, "" for none."""
+    def __call__(self, folder: str, columns: pa.Schema, *, partition: PartitionValues, job: str, task: int) -> Stager:
+        """Return the stager of a leaf of a partition with these columns."""
         ...
 
 
-def plain_leaf(folder: str, columns: pa.Schema, *, prefix: str, job: str, task: int) -> Stager:
+def plain_leaf(folder: str, columns: pa.Schema, *, partition: PartitionValues, job: str, task: int) -> Stager:
     """Begin a Parquet file in the table's folder, or in that of a partition."""
-    return ParquetStager(staging(folder), prefix, columns, job=job, task=task, statistics=True)
+    return ParquetStager(staging(folder), folders(partition), columns, job=job, task=task, statistics=True)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
     """A picklable task of a table in `folder` with these columns, in stored form. See `Work`.
 
-    partition: what all rows of its leaves have in the table's partition columns, which are none of `columns`.
+    partition: what all rows of its leaves have in the table's partition columns.
     """
 
     folder: str
@@ -345,8 +345,7 @@ class _Leaves:
 
     def _begin(self) -> Stager:
         task = self._task
-        prefix = folders(task.partition)
-        return task.begin(task.folder, task.columns, prefix=prefix, job=task.job, task=task.task)
+        return task.begin(task.folder, task.columns, partition=task.partition, job=task.job, task=task.task)
 
     def _finish(self) -> None:
         if self._open is not None:

@@ -99,7 +99,7 @@ class PartingTask:
         parted = pa.Table.from_batches([lying.parted(batch)])
         for name, values in marks.items():
             parted = parted.append_column(name, values.combine_chunks())
-        stored = [name for name in parted.schema.names if name not in lying.names]
+        stored = lying.stored(parted.schema).names
         home = homes(lying, self.reading.ordering.key)
         if home == lying.names:
             yield from ((values, some.select(stored)) for values, some in split(parted, lying.names))

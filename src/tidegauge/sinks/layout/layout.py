@@ -85,8 +85,11 @@ class FileLayout:
             said["file_size"] = self.file_bytes
         return {name: value for name, value in said.items() if value}
 
-    def check(self, rows: pa.Schema) -> None:
-        """Raise `PartitionColumnUnfit` or `SortColumnUnfit` unless rows of these columns, as stored, can lie so."""
+    def check(self, rows: pa.Schema, *, key: Sequence[str] = ()) -> None:
+        """Raise `PartitionColumnUnfit` or `SortColumnUnfit` unless rows of these columns, as stored, can lie so.
+
+        key: the columns of whose values the table has one row, none where it has all rows.
+        """
         present = {name.lower(): name for name in rows.names}
         for field in self.partition:
             if field.column not in rows.names or field.column == EPOCH:
@@ -97,6 +100,9 @@ class FileLayout:
                 _unfit(rows, field, f"the stream has a column {present[field.name.lower()]!r} already")
             if not self.hidden and not (field.name.isascii() and field.name.isidentifier()):
                 _unfit(rows, field, "readers differ in how they take other names than of ASCII letters, digits and _")
+        if key and set(key) <= set(self.names):
+            problem = "the key has no other column, so each partition would have one row"
+            raise PartitionColumnUnfit(partition=self.said, problem=problem, known=rows.names)
         if self.partition and not self.hidden and set(self.names) >= set(rows.names) - {EPOCH}:
             _unfit(rows, self.partition[-1], "no column would be left for the files")
         for column in self.sort:

@@ -1,0 +1,118 @@
+"""The work of a commit of changes by key: they are settled, then merged into the leaves that they concern.
+
+    settled   runs of one partition each, where the table is parted (`keyed.parting`)
+    changed   what the runs change, by the ends of their row groups
+    tasks     for each part of a cluster of leaves that has changes (`keyed.planning`); small ones are put together
+    done      the leaves that they have made, and those whose places these take
+
+Invariant: a leaf that a task was given is either gone afterwards, or it stays and nothing was made of it.
+
+>>> old, new = (StagedFile(name, 2, 90, 0, 0) for name in ("part-0", "part-1"))
+>>> stays = StagedFile("part-0", 0, 0, 0, 0)
+>>> done([lambda: [stays], lambda: [new]], {"part-0": old, "part-7": old}, alone) == ([new], [old])
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.sinks.keyed.layout import Keyed
+from tidegauge.sinks.keyed.merging import LeafWriter, MergeTask, plain_leaf
+from tidegauge.sinks.keyed.parting import PartingTask, homes, key_in_files
+from tidegauge.sinks.keyed.planning import LeafCluster, Sizes, TableLeaf, by_partition, planned
+from tidegauge.sinks.keyed.touching import Changed, changed_in, planned_in, run_of
+from tidegauge.sinks.layout.layout import FileLayout
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.working import Work, Workers, alone, gathered
+
+__all__ = ["KeyedWork", "done"]
+
+_FEW: Final = 32 * 1024
+"""So few changes are settled here, without the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedWork:
+    """What commits to the table by key in `folder` have to do. lying: how its rows lie in files."""
+
+    folder: str
+    layout: Keyed
+    lying: FileLayout
+    sizes: Sizes
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that tell the rows of a partition apart."""
+        return key_in_files(self.lying, self.layout.key)
+
+    def settled(
+        self, files: Sequence[StagedFile], rows: pa.Schema, *, job: str, workers: Workers
+    ) -> list[StagedFile]:
+        """Return runs of one partition each with the changes of these; these, where there are no partitions.
+
+        rows: the columns of the staged rows. Raises `StagedFileMissing`, `LastUndecided`, and what the workers raise.
+        """
+        if not self.lying.partition or not files:
+            return list(files)
+        columns, ordering = self.layout.columns(rows), self.layout.ordering(rows)
+        runs = [run_of(self.folder, file, self.layout.key) for file in files]
+        tasks = [
+            PartingTask(MergeTask(self.folder, columns, ordering, merge, self.sizes, job, number), self.lying)
+            for number, merge in enumerate(planned(LeafCluster(()), runs, (), self.sizes))
+        ]
+        few = sum(file.rows for file in files) <= _FEW
+        return [file for staged in (alone if few else workers)(tasks) for file in staged]
+
+    def changed(self, runs: Iterable[StagedFile]) -> Changed:
+        """Return what settled runs change. Raises `StagedFileMissing`."""
+        return changed_in(self.folder, runs, self.key, self.lying.names)
+
+    def tasks(
+        self,
+        runs: Sequence[StagedFile],
+        changed: Changed,
+        present: Iterable[TableLeaf],
+        columns: pa.Schema,
+        rows: pa.Schema,
+        *,
+        job: str,
+        begin: LeafWriter = plain_leaf,
+    ) -> tuple[list[Work], dict[str, StagedFile]]:
+        """Return the tasks that merge settled runs into some leaves; and the leaves that they merge, by path.
+
+        columns: those of the table. rows: those of the staged rows.
+        """
+        stored, ordering = self.lying.stored(columns), replace(self.layout.ordering(rows), key=self.key)
+        tasks, leaves = list[tuple[int, MergeTask]](), dict[str, StagedFile]()
+        sizes = {file.path: file.bytes for file in runs}
+        home = homes(self.lying, self.layout.key)
+        for partition, cluster, merges in planned_in(
+            self.folder, self.key, home, changed, by_partition(present), self.sizes
+        ):
+            leaves |= {leaf.file.path: leaf.file for leaf in cluster.leaves}
+            for merge in merges:
+                number = len(tasks)
+                task = MergeTask(
+                    self.folder, stored, ordering, merge, self.sizes, job, number, partition, begin=begin
+                )
+                read = sum(leaves[path].bytes for path in merge.leaves) + sum(sizes[path] for path in merge.runs)
+                tasks.append((read, task))
+        if not self.lying.partition:
+            return [task for _, task in tasks], leaves
+        return list(gathered(tasks, most=self.sizes.task_bytes)), leaves
+
+
+def done(
+    tasks: Sequence[Work], leaves: Mapping[str, StagedFile], workers: Workers
+) -> tuple[list[StagedFile], list[StagedFile]]:
+    """Do the tasks; return the leaves that are new, and those that are gone. leaves: what they merge, by path."""
+    made, gone = list[StagedFile](), dict(leaves)
+    for file in (file for staged in (workers(tasks) if tasks else []) for file in staged):
+        if gone.pop(file.path, None) is None:  # a leaf that stays is no new one
+            made.append(file)
+    return made, list(gone.values())
