@@ -6,6 +6,7 @@ import json
 import random
 import tempfile
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +21,8 @@ from hypothesis import strategies as st
 from pyiceberg.exceptions import ServiceUnavailableError
 from pyiceberg.transforms import BucketTransform
 from tests.depth import deep
-from tests.sinks.asking import PARTED, fill, predicates
+from tests.sinks.asking import PARTED, _blobs, _bracketed, _sqlike, fill, predicates
+from tests.sinks.iceberg import elsewhere
 from tests.sinks.iceberg.asking_iceberg import READERS as ICEBERG_READERS
 from tests.sinks.iceberg.conftest import NAME as CATALOGUED
 from tests.sinks.iceberg.conftest import catalog_in
@@ -73,6 +75,17 @@ FILTERS = [
     "id > 2",
     "shop = 'a' and id < 4",
 ]
+LATER = datetime(2026, 12, 1, tzinfo=UTC)
+SQL: dict[str, Callable[[Any, Any, Any], bool]] = {
+    "true": lambda _key, _country, _at: True,
+    "country = ''": lambda _key, country, _at: country == "",
+    "country IS NULL": lambda _key, country, _at: country is None,
+    "country > 'a'": lambda _key, country, _at: country is not None and country > "a",
+    "CAST({at} AS date) = DATE '2026-12-10'": lambda _key, _country, at: at.date().isoformat() == "2026-12-10",
+    "{at} >= {instant} '2026-12-01 00:00:00+00:00'": lambda _key, _country, at: at >= LATER,
+    "id = 3": lambda key, _country, _at: key[1] == 3,
+    "id IN (1, 4) AND country IS NOT NULL": lambda key, country, _at: key[1] in (1, 4) and country is not None,
+}
 
 
 @dataclass
@@ -148,7 +161,7 @@ def _keeps(text: str, key: Any, row: Any) -> bool:
                 country == "",
                 country is None,
                 country in {"DE", "a/b %41"},
-                at >= datetime(2026, 12, 1, tzinfo=UTC),
+                at >= LATER,
                 number == 3,
                 number > 2,
                 shop == "a" and number < 4,
@@ -501,3 +514,117 @@ def test_a_flow_reads_back_rows_that_have_moved(tmp_path: Path) -> None:
     assert not tg.verify(flow).problems
     table = catalog_in(tmp_path / "lake").load_table(NAME)
     assert table.scan(row_filter="country = ''").to_arrow().num_rows == sum(not one for _, one in states[-1])
+
+
+def by_spark(spark: elsewhere.Elsewhere, text: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in spark.sql(text)]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_spark_and_duckdb_prune_by_the_partitions_and_what_they_do_to_files_is_merged_into(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    chance = random.Random(11)
+    ways: Any = ["country", tg.day("at"), tg.bucket(2, "id")]
+    bench = Parted(str(lake), ways, random=random.Random(5))
+    table, told = f"default.{NAME}", f"table => '{NAME}'"
+
+    def epoch() -> list[Change]:
+        ops = ["insert", "update", "update", "delete"]
+        return [
+            Change(chance.randrange(12), chance.choice(ops), chance.randrange(3), chance.randrange(3) * 20, n)
+            for n in range(8)
+        ]
+
+    def equal() -> None:
+        newest = max(Path(bench.root, "metadata").glob("*.metadata.json"), key=lambda path: path.name)
+        wanted = dictionary(bench.read().to_pylist())
+        assert wanted == bench.wanted
+        for text, keeps in SQL.items():
+            kept = {(*key, row[2], row[3]) for key, row in wanted.items() if keeps(key, *row[:2])}
+            names = "shop, id, value, _epoch"
+            theirs = text.format(at="at", instant="TIMESTAMP"), text.format(at='"at"', instant="TIMESTAMPTZ")
+            for found in (
+                by_spark(spark, f"SELECT {names} FROM {table} WHERE {theirs[0]}"),
+                by_spark(duckdb, f"SELECT {names} FROM iceberg_scan('{newest}') WHERE {theirs[1]}"),
+            ):
+                assert (set(found), len(found)) == (kept, len(kept)), text
+        assert_parted(bench)
+
+    with (
+        elsewhere.spark(lake) as spark,
+        elsewhere.duckdb() as duckdb,
+        mock.patch.object(bykey, "SIZES", SMALL),
+        mock.patch.object(packing, "SIZES", replace(SMALL, leaf_rows=PACKED_ROWS)),
+        mock.patch.object(laws, "COUNTRIES", ["", "a/b %41 ü", None]),
+    ):
+        for _ in range(3):
+            bench.commit([epoch(), epoch()])
+            equal()
+            pack(bench)
+            equal()
+        ours = leaves_of(bench)
+        spark.sql(f"CALL default.system.rewrite_data_files({told}, options => map('rewrite-all', 'true'))")
+        assert {leaf.file.partition for leaf in leaves_of(bench).values()} == {
+            leaf.file.partition for leaf in ours.values()
+        }
+        assert not leaves_of(bench).keys() & ours.keys()
+        for _ in range(2):
+            bench.commit([epoch()])
+            equal()
+        spark.sql(f"CALL default.system.rewrite_manifests({told})")
+        spark.sql(f"CALL default.system.expire_snapshots({told}, older_than => TIMESTAMP '2999-01-01')")
+        bench.commit([epoch()])
+        equal()
+        spark.sql(f"DELETE FROM {table} WHERE country = ''")  # whole files
+        bench.wanted = {key: row for key, row in bench.wanted.items() if row[0] != ""}
+        bench.commit([epoch()])
+        equal()
+        spark.sql(f"ALTER TABLE {table} REPLACE PARTITION FIELD country WITH truncate(1, country) AS start")
+        with pytest.raises(PartitionedOtherwise, match="truncate"):
+            bench.table.commit(bench.upper, bench.upper + 1, SCHEMA, bench.stage([]), write=uuid.uuid4().hex)
+        spark.sql(f"CALL default.system.rewrite_data_files({told}, options => map('rewrite-all', 'true'))")
+        spark.sql(f"ALTER TABLE {table} DROP PARTITION FIELD start")
+        spark.sql(f"ALTER TABLE {table} DROP PARTITION FIELD at_day")
+        spark.sql(f"ALTER TABLE {table} DROP PARTITION FIELD id_bucket_2")
+        for by in ("country", "days(at)", "bucket(2, id)"):
+            spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD {by}")
+        with pytest.raises(FilesPartedOtherwise, match="truncate") as caught:
+            bench.table.commit(bench.upper, bench.upper + 1, SCHEMA, bench.stage([]), write=uuid.uuid4().hex)
+        remedy = caught.value.next_step.partition("CALL ")[2].partition("; or")[0]
+        spark.sql(f"CALL default.{remedy}")
+        bench.commit([epoch()])
+        equal()
+
+
+def leaves_of(bench: Parted) -> Any:
+    upkeep = bench.sink.maintain(OUTPUT)
+    return upkeep._leaves.at(upkeep._look)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_table_of_sparks_own_is_taken_and_every_type_of_a_partition_is_read(tmp_path: Path) -> None:
+    lake = str(tmp_path)
+    columns = "country string, flag boolean, day date, price decimal(20,4), small int, long bigint"
+    with elsewhere.spark(lake) as spark, elsewhere.duckdb() as duckdb:
+        spark.sql(
+            f"CREATE TABLE default.shop.theirs (id bigint, {columns}, _epoch bigint) USING iceberg "
+            "PARTITIONED BY (country, day, small, bucket(3, long))"
+        )
+        for name in ("shop.theirs", "shop.ours"):
+            filled(lake, name)
+            asked = list(predicates(COLUMNS))[::2]
+            words: Any = {"column": lambda path: f"`{path[0]}`", "instant": "timestamp", "local": "timestamp_ntz"}
+            answers = _sqlike(f"default.{name}", asked, lambda text: by_spark(spark, text), **words)
+            assert [one for one in answers if one.filtered != one.kept] == []
+            place = tmp_path / "shop" / name.partition(".")[2] / "metadata"
+            newest = max(place.glob("*.metadata.json"), key=lambda path: path.name)
+            words = {"column": _bracketed, "instant": "timestamptz", "local": "timestamp"}
+            scan = f"iceberg_scan('{newest}')"
+            answers = _sqlike(scan, asked, lambda text: by_spark(duckdb, _blobs(text)), **words)
+            assert [one for one in answers if one.filtered != one.kept] == []
+            assert spark.sql(f"SELECT count(*) FROM default.{name}.partitions")[0][0] > 5
