@@ -37,7 +37,17 @@ OLD = pa.schema([("id", pa.int32()), ("user", pa.string()), ("_epoch", pa.int64(
 NOTE = pa.field("note", pa.string())
 NEW = pa.schema([("id", pa.int32()), NOTE, ("user", pa.string()), ("_epoch", pa.int64())])
 WIDE = pa.schema([("id", pa.int64()), ("user", pa.string()), ("_epoch", pa.int64())])
-KINDS = ("delta", "by key", "parquet", "memory", "postgres", "postgres by key", "iceberg", "iceberg by key")
+KINDS = (
+    "delta",
+    "by key",
+    "parquet",
+    "memory",
+    "postgres",
+    "postgres by key",
+    "iceberg",
+    "iceberg by key",
+    "iceberg by key, parted",
+)
 WIDENING = ("memory", "postgres", "iceberg")
 
 
@@ -88,6 +98,7 @@ def place(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
         memory = tg.MemorySink()
         return Place(memory, lambda: memory.table().to_pylist())
     if kind.startswith("iceberg"):
+        keyed |= {"partition_by": tg.bucket(2, "id")} if "parted" in kind else {}
         lake = tg.IcebergSink("shop.orders", str(tmp_path / "lake"), **keyed)
         return Place(lake, lambda: scanned(str(tmp_path / "lake")))
     if kind == "parquet":

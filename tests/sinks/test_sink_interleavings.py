@@ -15,13 +15,17 @@ from hypothesis import strategies as st
 from tests.depth import deep
 
 from tidegauge.errors.sinks import TableUpperMismatch
-from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
+from tidegauge.sinks import DeltaSink, IcebergSink, OutputId, ParquetSink
+from tidegauge.sinks.layout.transforms import bucket
 
 SCHEMA = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SINKS: dict[str, Any] = {
     "delta": DeltaSink,
     "delta by key": partial(DeltaSink, envelope="upsert", key="user"),
+    "iceberg by key, parted": lambda path: IcebergSink(
+        "shop.users", path, envelope="upsert", key="user", partition_by=bucket(2, "user")
+    ),
     "parquet": ParquetSink,
 }
 

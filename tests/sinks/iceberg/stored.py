@@ -84,9 +84,11 @@ class StoredBench(IcebergBench):
 class StoredUpserts(StoredBench):
     """A table by key, whose rows get their keys on the way."""
 
+    parted: bool = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.sink = UniqueSink(self.name, self.stored, POND)
+        self.sink = UniqueSink(self.name, self.stored, POND, self.parted)
 
     def rows(self) -> list[dict[str, Any]]:
         return [{name: value for name, value in row.items() if name != KEY} for row in super().rows()]

@@ -628,3 +628,61 @@ def test_a_table_of_sparks_own_is_taken_and_every_type_of_a_partition_is_read(tm
             answers = _sqlike(scan, asked, lambda text: by_spark(duckdb, _blobs(text)), **words)
             assert [one for one in answers if one.filtered != one.kept] == []
             assert spark.sql(f"SELECT count(*) FROM default.{name}.partitions")[0][0] > 5
+
+
+@pytest.mark.long
+def test_a_late_output_another_partition_by_and_missing_files_are_as_for_any_table_by_key(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    options: dict[str, Any] = {"envelope": "upsert", "key": "id", "order": "_offset", "deleted": "gone"}
+    names = ["id", "country", "at", "_epoch"]
+
+    def flow_of(by: Any, late: Any = None) -> Any:
+        flow = tg.Dataflow("shop", store=f"sqlite:///{tmp_path}/store.db")
+        form = tg.Json("id long, country string, gone boolean, at timestamp")
+        orders = flow.source("orders", tg.FileSource(f"{tmp_path}/in/*.jsonl", format=form, metadata=True))
+        rows = orders.select("id", "country", "gone", "at", "_offset")
+        flow.sink("now", rows, tg.IcebergSink("shop.now", f"{tmp_path}/lake", **options, partition_by=by))
+        flow.sink("delta", rows, tg.DeltaSink(f"{tmp_path}/delta", **options))
+        if late is not None:
+            flow.sink("late", rows, tg.IcebergSink("shop.late", f"{tmp_path}/lake", **options, partition_by=late))
+        return flow
+
+    def grow(epoch: int, flow: Any) -> Any:
+        lines = [
+            {
+                "id": n % 30,
+                "country": [*ODD, None][(n + epoch) % 4],
+                "gone": n % 11 == 0,
+                "at": f"2026-0{1 + n % 3}-01",
+            }
+            for n in range(17 * epoch, 17 * epoch + 40)
+        ]
+        text = "".join(json.dumps({**line, "at": f"{line['at']}T00:00:00Z"}) + "\n" for line in lines)
+        (tmp_path / "in" / f"{epoch}.jsonl").write_text(text)
+        flow.run("caught-up", engine="local")
+        return flow
+
+    def same(flow: Any, *outputs: str, **asked: Any) -> None:
+        found = [tg.read_arrow(flow, name, **asked).select(names).sort_by("id") for name in ("delta", *outputs)]
+        assert all(one.equals(found[0]) for one in found)
+
+    by, late = ["country", tg.month("at")], [tg.bucket(3, "id"), "country"]
+    for epoch in range(4):
+        same(flow := grow(epoch, flow_of(by)), "now")
+    for epoch in range(4):
+        same(flow, "now", as_of=epoch)
+    same(grow(4, flow_of(by, late)), "now", "late")
+    same(grow(5, flow_of(by, late)), "now", "late")
+    moved = flow_of(tg.bucket(4, "country"), late)
+    with pytest.raises(PartitionedOtherwise, match="by bucket"):
+        grow(6, moved)
+    same(moved, "late")
+    tg.replace(moved, "now")
+    moved.run("caught-up", engine="local")
+    same(moved, "now", "late")
+    assert all(one.error is None for one in tg.maintain(moved).outputs)
+    same(grow(7, moved), "now", "late")
+    assert not tg.verify(moved).problems
+    for path in (tmp_path / "lake" / "shop" / "now" / "data").glob("*.parquet"):
+        path.unlink()
+    assert {"now" in str(problem) for problem in tg.verify(moved).problems} == {True}

@@ -191,15 +191,24 @@ def test_partitions_packs_expiry_and_replacement_are_what_the_server_takes(bench
     assert other.table.schema().column_names == ["user", "count", "_epoch"]
 
 
-def test_a_table_by_key_is_merged(bench: RestBench, server: elsewhere.RestServer) -> None:
-    keyed = RestBench(bench.folder, envelope="upsert", key="user", order="amount")
-    table = keyed.open()
+@pytest.mark.parametrize("by", [None, "city"])
+def test_a_table_by_key_is_merged(bench: RestBench, server: elsewhere.RestServer, by: str | None) -> None:
+    keyed = RestBench(bench.folder, envelope="upsert", key="user", order="amount", partition_by=by)
+    table, columns = keyed.open(), pa.schema([("city", pa.string()), *SCHEMA])
     for epoch in range(4):
         server.fault("cut" if epoch % 2 else "none")
-        rows = [{"user": user, "amount": float(epoch), "_epoch": epoch} for user in "abcd"[: 4 - epoch]]
-        table.commit(epoch, epoch + 1, SCHEMA, keyed.stage(rows), write=write_id())
+        told = {"city": ["", "a/b", None][epoch % 3], "amount": float(epoch), "_epoch": epoch}
+        files = keyed.stage([{"user": user, **told} for user in "abcd"[: 4 - epoch]], schema=columns)
+        table.commit(epoch, epoch + 1, columns, files, write=write_id())
     assert {row["user"]: row["_epoch"] for row in keyed.rows()} == {"a": 3, "b": 2, "c": 1, "d": 0}
-    assert len(table.files(as_of=1)) == 1
+    assert len(table.files(as_of=1)) == (2 if by else 1)
+    if by:
+        assert {task.file.partition[0] for task in keyed.table.scan().plan_files()} == {"", "a/b", None}
+        replaced = RestBench(bench.folder, envelope="upsert", key="user", partition_by=tg.bucket(2, "user"))
+        files = replaced.stage([{"user": user, "amount": 1.0, "_epoch": 0} for user in "abc"])
+        replaced.open().replacement("e" * 32).commit(0, 4, SCHEMA, files, write=write_id())
+        assert sorted(row["user"] for row in replaced.rows()) == ["a", "b", "c"]
+        assert [str(one.transform) for one in replaced.table.spec().fields] == ["bucket[2]"]
 
 
 def test_a_catalog_over_rest_holds_every_law(server: elsewhere.RestServer, monkeypatch: pytest.MonkeyPatch) -> None:

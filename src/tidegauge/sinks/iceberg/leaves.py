@@ -74,9 +74,9 @@ class IcebergLeaves:
                     path = relative(entry.file_path, folder)
                     if is_elsewhere(path):
                         raise IcebergTableUnfit(table=name, feature=f"a file outside of its folder, {path},")
-                    if (partition := partition_of(entry)) is None:
-                        raise self._otherwise(look.table, entry)
                     if (leaf := self._known.get(path)) is None:
+                        if (partition := partition_of(entry)) is None:
+                            raise self._otherwise(look.table, entry)
                         leaf = self._leaf(entry, path, schema, epoch)
                         leaf = replace(leaf, file=replace(leaf.file, partition=partition))
                     found[path] = leaf
