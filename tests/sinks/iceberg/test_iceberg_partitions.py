@@ -21,8 +21,9 @@ from tests.sinks.iceberg.conftest import NAME, OUTPUT, IcebergBench, catalog_in,
 
 import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.layout import PartitionColumnUnfit, PartitionedOtherwise, TooManyPartitions
+from tidegauge.errors.layout import PartitionColumnUnfit, PartitionedOtherwise, PartitionsTooSmall, TooManyPartitions
 from tidegauge.sinks import IcebergSink
+from tidegauge.sinks.layout import counting
 from tidegauge.testing.kit import check_sink
 
 SCHEMA = pa.schema(
@@ -164,6 +165,37 @@ def test_other_partitions_are_refused_until_the_table_is_made_again(parted: Iceb
     back.commit(0, 6, parted.schema, parted.stage([{"user": "a", "amount": 1.0, "_epoch": 0}]), write=write_id())
     assert parted.table.spec().spec_id == 0
     assert parted.epochs() == [0]
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_a_table_that_gets_new_partitions_with_every_epoch_is_refused_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_key: bool
+) -> None:
+    monkeypatch.setattr(counting, "MOST", 20)
+    keyed: dict[str, Any] = {"envelope": "upsert", "key": "n"} if by_key else {}
+    blank = dict.fromkeys(SCHEMA.names)
+
+    def put(sink: IcebergSink, epoch: int, numbers: range) -> None:
+        commit(sink, epoch, [{**blank, "n": n, "country": f"c{n}", "_epoch": epoch} for n in numbers])
+
+    many, few = (
+        IcebergSink(f"shop.{name}", str(tmp_path), **keyed, partition_by=way)
+        for name, way in (("many", "country"), ("few", tg.bucket(4, "n")))
+    )
+    for sink in (many, few):
+        put(sink, 0, range(10))
+        put(sink, 1, range(10, 20))
+    with pytest.raises(PartitionsTooSmall, match=r"TG-0469.*shop.many of shop:orders.* 30 partitions with 30 rows"):
+        put(many, 2, range(20, 30))
+    assert catalog_in(tmp_path).load_table("shop.many").scan().to_arrow().num_rows == 20
+    for epoch in range(2, 30):
+        put(few, epoch, range(epoch * 10, epoch * 10 + 10))
+    assert few.open(OUTPUT).volume().rows == 300
+    put(many, 2, range(5))  # none is new
+    monkeypatch.setattr(counting, "MOST", 5)
+    files = stage(many, [{**blank, "n": n, "country": f"c{n}", "_epoch": 0} for n in range(6)])
+    with pytest.raises(PartitionsTooSmall):
+        many.open(OUTPUT).replacement("e" * 32).commit(0, 3, SCHEMA, files, write=write_id())
 
 
 def test_manifests_of_a_parted_table_become_few_and_keep_its_partitions(parted: IcebergBench) -> None:

@@ -14,7 +14,7 @@ from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.iceberg.catalog import CatalogPlace
 from tidegauge.sinks.iceberg.place import same_place
 from tidegauge.sinks.iceberg.standing import NOTHING, IcebergStanding, SnapshotStep, lineage, opened
-from tidegauge.sinks.protocol import OutputId
+from tidegauge.sinks.protocol import OutputId, Volume
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as PyIcebergTable
@@ -35,6 +35,17 @@ class IcebergLook:
         """The current snapshot."""
         found: Snapshot | None = None if self.table is None else self.table.current_snapshot()
         return found
+
+    @property
+    def volume(self) -> Volume | None:
+        """How much the table holds, by the summary of its current snapshot; None where that does not say it."""
+        if self.snapshot is None:
+            return Volume()
+        told = {} if self.snapshot.summary is None else self.snapshot.summary.additional_properties
+        counts = [told.get(f"total-{what}") for what in ("data-files", "records", "files-size")]
+        if None in counts or told.get("total-delete-files", "0") != "0":
+            return None
+        return Volume(*(int(count or 0) for count in counts))
 
 
 def looked(place: CatalogPlace, output: OutputId) -> IcebergLook:

@@ -31,8 +31,9 @@ from tidegauge.sinks.iceberg.look import IcebergLook, looked
 from tidegauge.sinks.iceberg.staging import HIDDEN
 from tidegauge.sinks.iceberg.standing import key_text
 from tidegauge.sinks.iceberg.table import ATTEMPTS, IcebergTable
+from tidegauge.sinks.layout.counting import TablePartitions
 from tidegauge.sinks.layout.layout import FileLayout
-from tidegauge.sinks.protocol import OutputId, StagedFile
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 __all__ = ["IcebergSwap", "withdraw"]
 
@@ -68,6 +69,7 @@ class IcebergSwap:
         if lower:
             raise _mismatch(self.place, self.output, lower, 0)
         check_span(lower, upper, files, remove=remove, partition=self.lying.names)
+        TablePartitions(self.lying, str(self.place.name), str(self.output)).check(files, Volume.of(files), set)
         columns = widened(rows_schema(schema))
         told = {"upper": str(upper), "digest": history.digest, "edition": self.edition, "key": key_text(self.key)}
         told |= {"changed": "" if changes is None else str(changes[1])}

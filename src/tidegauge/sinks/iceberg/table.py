@@ -21,7 +21,6 @@ import pyarrow as pa
 from tidegauge.errors.columns import ColumnsRefused
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import (
-    EpochReplaced,
     FileNotHeld,
     KeptOtherwise,
     TableBusy,
@@ -32,6 +31,7 @@ from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, staged_status, still_to_do
 from tidegauge.sinks.evolving import gained, grown
+from tidegauge.sinks.iceberg.asof import snapshot_as_of, snapshot_of
 from tidegauge.sinks.iceberg.catalog import CatalogPlace
 from tidegauge.sinks.iceberg.change import TableChange, made
 from tidegauge.sinks.iceberg.columns import check_fit, columns_of
@@ -40,23 +40,16 @@ from tidegauge.sinks.iceberg.files import full_path, live, live_entries, paths_i
 from tidegauge.sinks.iceberg.gaining import check_unaltered
 from tidegauge.sinks.iceberg.links import keep_links, kept_links
 from tidegauge.sinks.iceberg.look import IcebergLook, looked
-from tidegauge.sinks.iceberg.partitions import check_parted
+from tidegauge.sinks.iceberg.partitions import check_parted, partitions_in
 from tidegauge.sinks.iceberg.staging import DATA, HIDDEN
-from tidegauge.sinks.iceberg.standing import (
-    SnapshotStep,
-    changes_in,
-    key_text,
-    lineage,
-    span_in,
-    takes_out,
-)
+from tidegauge.sinks.iceberg.standing import key_text
+from tidegauge.sinks.layout.counting import TablePartitions
 from tidegauge.sinks.layout.layout import FileLayout
+from tidegauge.sinks.layout.values import PartitionValues
 from tidegauge.sinks.location import at, gone, inside, staging
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 if TYPE_CHECKING:
-    from pyiceberg.table.snapshots import Snapshot
-
     from tidegauge.sinks.replacement import TableReplacement
 
 __all__ = ["ATTEMPTS", "IcebergTable", "discard"]
@@ -81,6 +74,7 @@ class IcebergTable:
         self._fixed: Final = {*self._key, *(one.column for one in lying.partition)}
         self._output: Final = output
         self._folder: Final = place.folder
+        self._partitions: Final = TablePartitions(lying, str(place.name), str(output))
         self._how: Evolution = "strict"
         self._held = self._look()
         self._edition: Final = self._held.standing.edition
@@ -178,7 +172,7 @@ class IcebergTable:
         changes: the first and the last epoch of changes by key that the files have, if there are any.
 
         Also raises `KeptOtherwise`, `StagedFileMissing`, `IcebergTableChanged`, `IcebergTableElsewhere`,
-        `IcebergRowsDeleted`, what a catalog raises, and as `taking`.
+        `IcebergRowsDeleted`, `PartitionsTooSmall`, what a catalog raises, and as `taking`.
         """
         check_span(lower, upper, files, remove=remove, partition=self._lying.names)
         columns = widened(rows_schema(schema))
@@ -192,6 +186,8 @@ class IcebergTable:
             if remove and not self._takes_out(look, files, remove, rows=lower < upper):
                 return
             after = self.taking(columns)
+            if lower < upper:
+                self._check_partitions(look, files, remove)
             for file in files:
                 staged_status(self._folder, file)
             keep_links(self._folder, history, lower=lower, upper=upper, write=write)
@@ -259,19 +255,15 @@ class IcebergTable:
             return []
         check_unaltered(look, self._output, columns_of(look.table.schema()))
         with self._place.asking():
-            snapshot = look.snapshot if as_of is None else self._as_of(look, as_of)
+            snapshot = look.snapshot if as_of is None else snapshot_as_of(look, self._output, as_of)
             return live(look.table, snapshot, self._folder)
 
     def volume(self) -> Volume:
         """Return how much the table holds, by the summary of its current snapshot if that says so."""
         look = self._look()
-        if not look.standing.is_claimed or look.snapshot is None or look.snapshot.summary is None:
+        if not look.standing.is_claimed:
             return Volume()
-        told = look.snapshot.summary.additional_properties
-        counts = [told.get(f"total-{what}") for what in ("data-files", "records", "files-size")]
-        if None in counts or told.get("total-delete-files", "0") != "0":
-            return Volume.of(self.files())
-        return Volume(*(int(count or 0) for count in counts))
+        return Volume.of(self.files()) if (found := look.volume) is None else found
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return absolute paths, or addresses, of the files."""
@@ -279,13 +271,7 @@ class IcebergTable:
 
     def version_of(self, epoch: int) -> str | None:
         """Return the id of the snapshot that brought the epoch, None where it has expired."""
-        look = self._look()
-        if look.table is None or not 0 <= epoch < look.standing.upper:
-            return None
-        for step, (lower, upper) in self._spans(look):
-            if lower <= epoch < upper:
-                return str(step.snapshot)
-        return None
+        return snapshot_of(self._look(), self._output, epoch)
 
     def links(self) -> list[Link]:
         """Return the links that commits brought. Raises `DamagedHistory`."""
@@ -310,6 +296,19 @@ class IcebergTable:
         name = str(self._place.name)
         raise TableUpperMismatch(table=name, output=str(self._output), expected=expected, actual=actual)
 
+    def _check_partitions(self, look: IcebergLook, files: Sequence[StagedFile], remove: Sequence[StagedFile]) -> None:
+        """Raise `PartitionsTooSmall` where a commit would leave too many partitions of few rows."""
+
+        def present() -> set[PartitionValues]:
+            partition_of = partitions_in(look.table, self._lying)
+            with self._place.asking():
+                found = {partition_of(entry) for entry in live_entries(look.table, look.snapshot)}
+            return {values for values in found if values is not None}
+
+        held = look.volume
+        after = None if held is None else held + Volume.of(files) - Volume.of(remove)
+        self._partitions.check(files, after, present)
+
     def _takes_out(
         self, look: IcebergLook, files: Sequence[StagedFile], remove: Sequence[StagedFile], *, rows: bool
     ) -> bool:
@@ -320,32 +319,6 @@ class IcebergTable:
             held = {relative(one.file_path, self._folder) for one in live_entries(look.table, look.snapshot)}
         paths = [file.path for file in files]
         return still_to_do(paths, remove, held, table=str(self._place.name), replaces=not rows)
-
-    # -- earlier states
-
-    def _spans(self, look: IcebergLook) -> list[tuple[SnapshotStep, tuple[int, int]]]:
-        """Return the commits of the present edition that are known, from the last one back."""
-        steps = [step for step in lineage(look.table.metadata) if step.sequence >= look.standing.replaced]
-        return [(step, span) for step in steps if (span := span_in(step, self._output)) is not None]
-
-    def _as_of(self, look: IcebergLook, epoch: int) -> Snapshot | None:
-        """Return the snapshot that has all rows as of an epoch, None where there were none yet.
-
-        Of a commit that took rows out, it is the one before it, or the commit's own; within its epochs nobody can
-        tell the rows.
-        """
-        if epoch >= look.standing.changed:  # rows were only added since
-            return look.snapshot
-        for step, (lower, upper) in self._spans(look):
-            first, last = changes_in(step) or ((lower, upper - 1) if takes_out(step) else (lower, lower))
-            if epoch >= last:
-                found: Snapshot | None = look.table.snapshot_by_id(step.snapshot)
-                return found
-            if epoch >= first:
-                break
-            if lower == 0:
-                return None
-        raise EpochReplaced(table=str(self._place.name), epoch=epoch)
 
 
 def discard(place: CatalogPlace, files: Sequence[StagedFile]) -> None:
