@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -250,14 +250,25 @@ def leaves_of_ten() -> Any:
 
 
 @pytest.mark.usefixtures("leaves_of_ten")
-def test_only_leaves_that_hold_a_changed_key_are_written_anew(bench: Parted) -> None:
-    before = {file.file_path: file for file in grown(bench).files()}
-    bench.commit([[Change(30, "update", 1, 0, 7)]])  # from one country to the other
+def test_only_leaves_that_hold_a_changed_key_are_written_anew(tmp_path: Path) -> None:
+    bench = grown(Parted(str(tmp_path), tg.day("at"), simple=True))
+    before = {file.file_path: file for file in bench.files()}
+    looked_at = set[str]()
+
+    def workers(tasks: Any) -> Any:
+        looked_at.update(f"file://{bench.root}/{path}" for one in tasks for t in one.tasks for path in t.merge.leaves)
+        return [task() for task in tasks]
+
+    bench.table.work_by(workers)
+    bench.commit([[Change(31, "update", 0, 40, 7)]])  # from the second day to the third
     after = {file.file_path: file for file in bench.files()}
-    gone = [before[path].partition[0] for path in before.keys() - after.keys()]
-    new = [after[path].partition[0] for path in after.keys() - before.keys()]
-    assert sorted(gone) == sorted(new) == ["DE", "a/b %41"]
-    assert len(before) > 4
+    gone, new = before.keys() - after.keys(), after.keys() - before.keys()
+    days = [START.toordinal() - date(1970, 1, 1).toordinal() + day for day in (20, 40)]
+    assert sorted(before[path].partition[0] for path in gone) == days
+    assert sorted(after[path].partition[0] for path in new) == days
+    [other] = looked_at - gone  # which has keys on both sides of it
+    assert other in after
+    assert len(before) == 6
     bench.check()
 
 
