@@ -18,14 +18,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.exceptions import ServiceUnavailableError
+from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
 from pyiceberg.transforms import BucketTransform
 from tests.depth import deep
 from tests.sinks.asking import PARTED, _blobs, _bracketed, _sqlike, fill, predicates
-from tests.sinks.iceberg import elsewhere
+from tests.sinks.iceberg import elsewhere, test_iceberg_partitions
 from tests.sinks.iceberg.asking_iceberg import READERS as ICEBERG_READERS
 from tests.sinks.iceberg.conftest import NAME as CATALOGUED
 from tests.sinks.iceberg.conftest import catalog_in
+from tests.sinks.iceberg.test_iceberg_partitions import FILTERS as FILTERS_APPENDED
+from tests.sinks.iceberg.test_iceberg_partitions import WAYS as APPENDED
+from tests.sinks.iceberg.test_iceberg_partitions import rows_of
 from tests.sinks.iceberg.test_lost_answers import answering
 from tests.sinks.keyed import test_parted_laws as laws
 from tests.sinks.keyed.test_parted_laws import (
@@ -126,10 +129,19 @@ class Parted(Bench):
 
 
 def assert_parted(bench: Parted) -> None:
-    """See that each file has the values of its rows, by Iceberg's own transforms, and that filters go by them."""
+    """See that each file has the values of its rows, and that filters go by them."""
     table = bench.there
+    assert_values(table)
+    whole = dictionary(table.scan().to_arrow().to_pylist())
+    for text in FILTERS:
+        found = dictionary(table.scan(row_filter=text).to_arrow().to_pylist())
+        assert found == {key: row for key, row in whole.items() if _keeps(text, key, row)}, text
+
+
+def assert_values(table: Any) -> None:
+    """See that each file of a table has the values of its rows, by Iceberg's own transforms."""
     schema, spec = table.schema(), table.spec()
-    for file in bench.files():
+    for file in (task.file for task in table.scan().plan_files()):
         rows = pq.read_table(file.file_path.removeprefix("file://")).to_pylist()
         assert rows
         for at, one in enumerate(spec.fields):
@@ -137,14 +149,12 @@ def assert_parted(bench: Parted) -> None:
             made = one.transform.transform(source.field_type)
             values = {made(_plain(row[source.name])) for row in rows}
             assert values == {file.partition[at]}, one
-    whole = dictionary(table.scan().to_arrow().to_pylist())
-    for text in FILTERS:
-        found = dictionary(table.scan(row_filter=text).to_arrow().to_pylist())
-        assert found == {key: row for key, row in whole.items() if _keeps(text, key, row)}, text
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as pyiceberg's transforms take it: instants are microseconds."""
+    """Return a value as pyiceberg's transforms take it: dates are days, and instants microseconds."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return (value - date(1970, 1, 1)).days
     return (
         (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         if isinstance(value, datetime)
@@ -446,6 +456,33 @@ def test_partitions_that_others_bring_are_refused_until_the_files_are_of_the_sin
     assert_parted(bench)
 
 
+def test_partitions_that_come_while_a_commit_is_made_are_refused_by_the_next_one(bench: Parted) -> None:
+    grown(bench, 12)
+    files = bench.stage(bench.rows(1, [Change(4, "update", 1, 0, 7)]))
+    write, turn, real = uuid.uuid4().hex, [True], bench.table._merged
+
+    def merged(*asked: Any) -> Any:
+        found = real(*asked)
+        if turn.pop() if turn else False:
+            evolve(bench)
+        return found
+
+    with mock.patch.object(bench.table, "_merged", merged), pytest.raises(PartitionedOtherwise):
+        bench.table.commit(1, 2, SCHEMA, files, write=write)
+    assert bench.litter() == {file.path for file in files}
+    evolve(bench, back=True)
+    with (
+        answering(CommitFailedException("409"), done=False, beside=lambda: evolve(bench)),
+        pytest.raises(PartitionedOtherwise),
+    ):
+        bench.table.commit(1, 2, SCHEMA, files, write=write)
+    evolve(bench, back=True)
+    bench.table.commit(1, 2, SCHEMA, files, write=write)
+    bench.upper, bench.readable = 2, [True, True]
+    bench.check()
+    assert bench.litter() == set()
+
+
 @pytest.mark.usefixtures("leaves_of_ten")
 def test_the_same_partitions_by_another_name_are_the_same(bench: Parted) -> None:
     grown(bench)
@@ -484,6 +521,33 @@ def filled(folder: str, name: str) -> None:
 def test_every_reader_gets_the_same_rows_with_filters_as_without(by_key: str, reader: str) -> None:
     asked = list(predicates(COLUMNS))[::2]
     assert [one for one in ICEBERG_READERS[reader](by_key, asked) if one.filtered != one.kept] == []
+
+
+SOME = [pytest.param(way, marks=[pytest.mark.long] if at % 4 else []) for at, way in enumerate(APPENDED)]
+
+
+@pytest.mark.parametrize("ways", SOME, ids=str)
+def test_every_filter_keeps_what_it_keeps_of_a_table_without_partitions(ways: Any, tmp_path: Path) -> None:
+    columns = pa.schema([("id", pa.int64()), *test_iceberg_partitions.SCHEMA])
+    tables = []
+    for name, by in (("parted", ways), ("plain", None)):
+        sink = IcebergSink(f"shop.{name}", str(tmp_path), envelope="upsert", key="id", partition_by=by)
+        sink.check(columns)
+        table = sink.open(OUTPUT)
+        for epoch in range(3):  # in each of them all rows have the values of others, and move
+            rows = enumerate(rows_of(36, epoch))
+            stager = sink.stage(columns, job=uuid.uuid4().hex, task=0)
+            numbered = [{"id": (n + 5 * epoch) % 36, **row} for n, row in rows]
+            stager.write(pa.RecordBatch.from_pylist(numbered, schema=columns))
+            table.commit(epoch, epoch + 1, columns, stager.close(), write=uuid.uuid4().hex)
+        tables.append(catalog_in(tmp_path).load_table(f"shop.{name}"))
+    parted, plain = tables
+    for text in (*FILTERS_APPENDED, "id = 7", "id > 30 or country = 'ü'"):
+        one, two = (table.scan(row_filter=text).to_arrow().sort_by("id") for table in (parted, plain))
+        assert one.equals(two), text
+    assert len(parted.scan().to_arrow()) == 36
+    assert_values(parted)
+    assert all(len(file.partition) for file in (task.file for task in parted.scan().plan_files()))
 
 
 def test_a_flow_reads_back_rows_that_have_moved(tmp_path: Path) -> None:
