@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,9 @@ from typing import Any, TypeAlias
 import pyarrow.fs
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.exceptions import NoSuchTableError
+from sqlalchemy.exc import OperationalError
+from tests.sinks.iceberg.conftest import catalog_in
 from tests.waiting import eventually
 
 import tidegauge as tg
@@ -31,21 +34,35 @@ KEYS = 9
 PARTS = ["a", "b", "c"]
 
 
-def flow_of(folder: str, *, parted: bool) -> tg.Dataflow:
+def flow_of(folder: str, kind: str) -> tg.Dataflow:
     flow = tg.Dataflow("lists", store=f"sqlite:///{folder}/store.db", tick=0.05)
     form = tg.Json("k long, part string, items string")
     source = tg.FileSource(f"{folder}/in/*.jsonl", format=form, metadata=True, max_bytes_per_epoch=700)
-    lists = flow.source("lists", source).select("k", "part", "items", "_partition", "_offset")
-    by = "part" if parted else None
-    flow.sink(
-        "table", lists, tg.DeltaSink(f"{folder}/table", envelope="upsert", key="k", order="_offset", partition_by=by)
-    )
+    lists = flow.source("lists", source).select("k", "part", "items", "_offset")
+    options: dict[str, Any] = {"envelope": "upsert", "key": "k", "order": "_offset"}
+    options |= {"partition_by": "part"} if "parted" in kind else {}
+    if "Iceberg" in kind:
+        flow.sink("table", lists, tg.IcebergSink("shop.table", f"{folder}/lake", **options))
+    else:
+        flow.sink("table", lists, tg.DeltaSink(f"{folder}/table", **options))
     flow.sink("all", lists, tg.DeltaSink(f"{folder}/all"))
     return flow
 
 
-def drive(folder: str, parted: bool) -> None:
-    flow_of(folder, parted=parted).run(engine="local", maintain=0.2)
+def drive(folder: str, kind: str) -> None:
+    flow_of(folder, kind).run(engine="local", maintain=0.2)
+
+
+def rows_in(folder: str, kind: str) -> list[dict[str, Any]]:
+    """Return the rows of the table by key, none where there is no table yet."""
+    if "Iceberg" not in kind:
+        return rows_of(f"{folder}/table") if DeltaTable.is_deltatable(f"{folder}/table") else []
+    if not Path(folder, "lake", "catalog.db").exists():
+        return []
+    found = list[dict[str, Any]]()
+    with suppress(NoSuchTableError, OperationalError), closing(catalog_in(f"{folder}/lake")) as catalog:
+        found = catalog.load_table("shop.table").scan().to_arrow().to_pylist()
+    return found
 
 
 def rows_of(path: str) -> list[dict[str, Any]]:
@@ -64,7 +81,8 @@ def state(rows: list[dict[str, Any]]) -> State:
 class Reader:
     """Reads the table in a loop, and keeps each state that it has seen, in order."""
 
-    path: str
+    folder: str
+    kind: str
     seen: list[State] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
     problem: BaseException | None = None
@@ -72,10 +90,9 @@ class Reader:
     def run(self) -> None:
         try:
             while not self.over.is_set():
-                if DeltaTable.is_deltatable(self.path):
-                    now = state(rows_of(self.path))
-                    if not self.seen or now != self.seen[-1]:
-                        self.seen.append(now)
+                now = state(rows_in(self.folder, self.kind))
+                if not self.seen or now != self.seen[-1]:
+                    self.seen.append(now)
         except BaseException as error:
             self.problem = error
 
@@ -94,8 +111,8 @@ class Reader:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("parted", [False, True])
-def test_every_read_is_the_table_at_one_epoch(tmp_path: Path, parted: bool) -> None:
+@pytest.mark.parametrize("kind", ["Delta", "parted Delta", "parted Iceberg"])
+def test_every_read_is_the_table_at_one_epoch(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     lists: dict[int, list[int]] = {}
@@ -118,13 +135,13 @@ def test_every_read_is_the_table_at_one_epoch(tmp_path: Path, parted: bool) -> N
         assert driver.poll() is None, "the driver has ended"
         return len(reader.seen) > beyond or reader.problem is not None
 
-    reader = Reader(str(tmp_path / "table"))
+    reader = Reader(str(tmp_path), kind)
     of = "tests.sinks.keyed.test_seen_at_one_epoch"
-    command = f"import sys; from {of} import drive; drive(sys.argv[1], sys.argv[2] == '1')"
+    command = f"import sys; from {of} import drive; drive(sys.argv[1], sys.argv[2])"
     with reader.reading():
         for _ in range(5):
             driver = subprocess.Popen(
-                [sys.executable, "-c", command, str(tmp_path), str(int(parted))],
+                [sys.executable, "-c", command, str(tmp_path), kind],
                 cwd=Path(__file__).parents[3],
                 stderr=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -137,7 +154,7 @@ def test_every_read_is_the_table_at_one_epoch(tmp_path: Path, parted: bool) -> N
             finally:
                 os.kill(driver.pid, signal.SIGKILL)
                 driver.wait()
-        flow = flow_of(str(tmp_path), parted=parted)
+        flow = flow_of(str(tmp_path), kind)
         flow.run("caught-up", engine="local")
         tg.maintain(flow)
     everything = sorted(rows_of(str(tmp_path / "all")), key=lambda row: (row["_epoch"], row["_offset"]))
@@ -151,5 +168,5 @@ def test_every_read_is_the_table_at_one_epoch(tmp_path: Path, parted: bool) -> N
     assert not strange, f"{len(strange)} of {len(reader.seen)} reads are of no epoch: {strange[0]}"
     order = [states[one] for one in reader.seen if one]
     assert order == sorted(order), "a later read has seen an earlier epoch"
-    assert state(rows_of(reader.path)) == state(list(now.values()))
+    assert state(rows_in(str(tmp_path), kind)) == state(list(now.values()))
     assert len(order) > 10
