@@ -51,7 +51,7 @@ from tidegauge.errors.kafkasink import LastUndecided
 from tidegauge.errors.layout import PartitionColumnUnfit, PartitionedOtherwise, TooManyPartitions
 from tidegauge.sinks import IcebergSink, staging
 from tidegauge.sinks.iceberg import bykey, packing
-from tidegauge.sinks.keyed import merging
+from tidegauge.sinks.keyed import merging, working
 from tidegauge.sinks.keyed.merging import MergeTask
 from tidegauge.sinks.keyed.planning import Sizes
 from tidegauge.sinks.layout import noting
@@ -353,6 +353,34 @@ def test_an_answer_that_is_lost_is_a_question_and_leaves_no_runs(bench: Parted, 
         bench.table.commit(1, 2, SCHEMA, files, write=write)
     bench.upper = 2
     bench.check()
+    assert bench.litter() == set()
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_a_commit_whose_work_failed_is_made_by_the_next_attempt(bench: Parted, fails: int) -> None:
+    """fails: the turn of the engine that fails: to settle changes, or to merge them."""
+    grown(bench, 6)
+    files = bench.stage(bench.rows(1, [Change(2, "update", 1, 0, 5), Change(3, "delete", 0, 0, 0)]))
+    write, turns = uuid.uuid4().hex, [0]
+
+    def workers(tasks: Any) -> Any:
+        found = [task() for task in tasks]
+        turns[0] += 1
+        if turns[0] == fails:
+            raise OSError(28, "No space left on device")
+        return found
+
+    with mock.patch.object(working, "_FEW", 0):
+        bench.table.work_by(workers)
+        with pytest.raises(OSError, match="No space"):
+            bench.table.commit(1, 2, SCHEMA, files, write=write)
+        bench.table.commit(1, 2, SCHEMA, files, write=write)
+    bench.upper, bench.readable = 2, [True, True]
+    bench.check()
+    assert turns == [fails + 2]
+    if fails == 2:
+        assert bench.litter() == set()
+    bench.table.sweep(lambda: None)
     assert bench.litter() == set()
 
 
