@@ -74,7 +74,7 @@ def minted(shop: Shop, run: Any, epochs: int) -> None:
         assert run.runner.board.upper == before + 1
 
 
-def test_epochs_share_a_commit_once_the_first_has_waited_long_enough(tmp_path: Path) -> None:
+def test_t38_epochs_share_a_commit_once_the_first_has_waited_long_enough(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "30s")
     run = shop.world.start()
     minted(shop, run, 5)
@@ -259,6 +259,23 @@ def test_more_that_waits_or_longer_is_never_committed_later(
 @pytest.mark.parametrize("text", ["64MB", "64mb", "65536kB", "64 MiB", "0.0625GB"])
 def test_a_size_is_the_same_in_every_option(text: str) -> None:
     assert Cadence.of(text).bytes == FileLayout.of("DeltaSink", None, None, text).file_bytes == 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("every", "waits", "rest"),
+    [
+        ("30s", {"bytes": 0, "epochs": 0, "age": 0.0}, 30.0),
+        ("30s", {"bytes": 1, "epochs": 5, "age": 7.0}, 23.0),
+        ("30s", {"bytes": 1, "epochs": 5, "age": 30.0}, 0.0),
+        ("30s", {"bytes": 1, "epochs": 1000, "age": 7.0}, 0.0),  # a commit takes no more
+        (["30s", 6], {"bytes": 1, "epochs": 5, "age": 7.0}, 23.0),
+        (["30s", 6], {"bytes": 1, "epochs": 6, "age": 7.0}, 0.0),
+        (["30s", "4kB"], {"bytes": 4095, "epochs": 6, "age": 7.0}, 23.0),
+        (["30s", "4kB"], {"bytes": 4096, "epochs": 6, "age": 7.0}, 0.0),
+    ],
+)
+def test_t39_when_what_waits_is_committed(every: Any, waits: Any, rest: float) -> None:
+    assert Cadence.of(every).rest(**waits) == rest
 
 
 def test_without_a_time_nothing_waits_longer_than_a_minute() -> None:

@@ -22,7 +22,7 @@ from tidegauge.env import Env, at_once
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.running import SpanConflict
-from tidegauge.errors.sinks import TableUpperMismatch, UnsupportedTable
+from tidegauge.errors.sinks import MisplacedRows, TableUpperMismatch, UnsupportedTable
 from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks import DeltaSink, ParquetSink, backlog
@@ -143,7 +143,7 @@ def test_nothing_is_committed_for_an_output_while_it_is_paused(tmp_path: Path) -
     assert (log.done, sink.open(OUTPUT).upper, probe.less_than(1)) == ([1], 1, False)
 
 
-def test_a_span_of_which_the_table_holds_a_part_is_not_trimmed(tmp_path: Path) -> None:
+def test_t36_a_span_is_not_trimmed_where_the_table_holds_a_part_of_it(tmp_path: Path) -> None:
     """Somebody else committed other spans than ours, and our files may hold rows of both parts."""
     sink, log = DeltaSink(str(tmp_path / "orders")), Log()
     table = sink.open(OUTPUT)
@@ -158,6 +158,80 @@ def test_a_span_of_which_the_table_holds_a_part_is_not_trimmed(tmp_path: Path) -
         worker.settle()
     assert isinstance(caught.value.__cause__, SpanConflict)
     assert (log.done, sink.open(OUTPUT).upper) == ([], 1)
+
+
+class Watched:
+    """A table that notes the commits which it is given."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.asked: list[tuple[int, int, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def commit(self, lower: int, upper: int, schema: pa.Schema, files: Any, **named: Any) -> None:
+        self.asked.append((lower, upper, sum(file.rows for file in files)))
+        self.inner.commit(lower, upper, schema, files, **named)
+
+
+def persisted(table: Any, log: Log, *spans: StagedSpan) -> None:
+    """Give spans to the operator at once."""
+    worker = Worker(monotonic=lambda: 0.0)
+    with worker.dataflow("shop", order=INT) as scope:
+        staged, stream = scope.input("staged")
+        persist(stream, setup(table, log))
+    staged.send([*spans])
+    staged.close()
+    worker.settle()
+
+
+def test_t34_if_the_second_of_two_spans_alone_has_rows_there_is_one_commit(tmp_path: Path) -> None:
+    sink, log = DeltaSink(str(tmp_path / "orders")), Log()
+    table = Watched(sink.open(OUTPUT))
+    files = tuple(file for epoch in range(4, 8) for file in stage(sink, [epoch]))
+    persisted(table, log, StagedSpan(0, 4, "0" * 32), StagedSpan(4, 8, "1" * 32, SCHEMA, files, 4))
+    assert table.asked == [(0, 8, 4)]
+    assert (log.done, sink.open(OUTPUT).upper) == ([4, 8], 8)
+
+
+def test_t35_six_spans_that_are_ready_at_once_keep_each_row_in_its_epoch(tmp_path: Path) -> None:
+    sink, log = DeltaSink(str(tmp_path / "orders")), Log()
+    table = Watched(sink.open(OUTPUT))
+    persisted(
+        table,
+        log,
+        *(StagedSpan(n, n + 1, f"{n:032x}", SCHEMA, tuple(stage(sink, [n], user=str(n))), 1) for n in range(6)),
+    )
+    assert sum(rows for _, _, rows in table.asked) == 6
+    assert [lower for lower, _, _ in table.asked] == [0, *(upper for _, upper, _ in table.asked[:-1])]
+    rows = DeltaTable(str(tmp_path / "orders")).to_pyarrow_table().to_pylist()
+    assert sorted((row["_epoch"], row["user"]) for row in rows) == [(n, str(n)) for n in range(6)]
+
+
+@pytest.mark.parametrize("kind", [DeltaSink, ParquetSink])
+def test_t37_a_row_of_an_epoch_before_the_span_is_refused_and_nothing_is_written(tmp_path: Path, kind: Any) -> None:
+    sink = kind(str(tmp_path / "orders"))
+    table = sink.open(OUTPUT)
+    table.commit(0, 2, SCHEMA, stage(sink, [0, 1]), write="0" * 32)
+    with pytest.raises(MisplacedRows, match="rows of the epochs 1 to 2"):
+        table.commit(2, 3, SCHEMA, stage(sink, [1, 2]), write="1" * 32)
+    again = sink.open(OUTPUT)
+    assert (again.upper, again.volume().rows) == (2, 2)
+
+
+def test_t58_a_span_that_the_table_has_passed_is_let_go_and_the_frontier_goes_on(tmp_path: Path) -> None:
+    """The answer to a commit of ours was lost, and the operator that has staged its epochs again comes late."""
+    sink, log = DeltaSink(str(tmp_path / "orders")), Log()
+    sink.open(OUTPUT).commit(0, 3, SCHEMA, stage(sink, [0, 1, 2]), write="0" * 32)
+    table = Watched(sink.open(OUTPUT))
+    late = tuple(stage(sink, [1]))
+    new = tuple(stage(sink, [3]))
+    persisted(table, log, StagedSpan(1, 2, "1" * 32, SCHEMA, late, 1), StagedSpan(3, 4, "2" * 32, SCHEMA, new, 1))
+    assert table.asked == [(3, 4, 1)]
+    assert log.done == [2, 4]
+    assert not any(tmp_path.joinpath("orders", file.path).exists() for file in late)
+    assert sink.open(OUTPUT).volume().rows == 4
 
 
 class Refusing:

@@ -96,6 +96,32 @@ def test_t60_a_message_without_a_good_key_is_no_row_and_a_tombstone_takes_it_bac
     ]
 
 
+@pytest.mark.parametrize("needed", [False, True], ids=["null", "not null"])
+def test_t61_without_an_envelope_a_message_is_its_value_and_of_two_errors_that_of_the_value_is_told(
+    needed: bool,
+) -> None:
+    value = tg.Json(f"name string{' NOT NULL' if needed else ''}, n int")
+    messages = [
+        (None, None),
+        (ONE, None),
+        (b"?", b"?"),
+        (b"?", b'{"name": "ada"}'),
+        (ONE, b"?"),
+        (ONE, b'{"name": "bob"}'),
+    ]
+    bad: list[BadRecord] = []
+    rows = decoder("append", value=value).decode(bulk_of(messages), bad.append).to_pylist()
+    without_a_value = [] if needed else [(None, None, 0), (1, None, 1)]
+    assert short(rows, "id", "name", "_offset") == [*without_a_value, (1, "bob", 5)]
+    told = {one.position: one.message for one in bad}
+    assert {at: told[at] for at in (2, 3, 4)} == {
+        2: "not one JSON object",
+        3: "key: not one JSON object",
+        4: "not one JSON object",
+    }
+    assert sorted(told) == ([0, 1, 2, 3, 4] if needed else [2, 3, 4])
+
+
 def test_what_is_wrong_beside_the_value_takes_the_row_away_too() -> None:
     bulk = bulk_of([(ONE, b"{}"), (TWO, None)])
     bulk.times, bulk.headers = [1 << 60, 0], [None, "a name that is no text"]
