@@ -35,6 +35,7 @@ BENCHMARKS: Final = (
     "upkeep",
     "epoch",
     "wide",
+    "polls",
     "throughput",
     "sql",
     "following",

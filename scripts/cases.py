@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference" / "cases.md"
-NAME = re.compile(r"^ *def (?P<test>test(?P<numbers>(?:_(?:[abcfkprstx]\d+|p[a-g]))+)_\w+)", re.MULTILINE)
+NAME = re.compile(r"^ *def (?P<test>test(?P<numbers>(?:_(?:[abcfkoprstx]\d+|p[a-g]))+)_\w+)", re.MULTILINE)
 CASE = re.compile(r"- \*\*(\w+)\*\* ")
 TEST = "  - `tests/"
 Tests = Mapping[str, list[str]]

@@ -94,6 +94,9 @@ if TYPE_CHECKING:
     from tidegauge.sources.generator import GeneratorSource as GeneratorSource
     from tidegauge.sources.kafka.inquiry import Topics as Topics
     from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
+    from tidegauge.sources.polls.http import HttpSource as HttpSource
+    from tidegauge.sources.polls.source import Fetched as Fetched
+    from tidegauge.sources.polls.source import PollingSource as PollingSource
     from tidegauge.sources.push.socket import SocketSource as SocketSource
 else:
     __getattr__, __dir__, __all__ = names(
@@ -150,6 +153,8 @@ else:
             "sources.generator": "GeneratorSource",
             "sources.kafka.source": "KafkaSource",
             "sources.kafka.inquiry": "Topics",
+            "sources.polls.http": "HttpSource",
+            "sources.polls.source": "Fetched PollingSource",
             "sources.push.socket": "SocketSource",
         },
     )

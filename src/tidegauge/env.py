@@ -50,6 +50,7 @@ Effect = Literal[
     "begin backfill",
     "record unit",
     "end backfill",
+    "stage poll",
     "release lease",
 ]
 """The durable effects, in the order that a flow performs them."""

@@ -23,6 +23,8 @@ ENDS: dict[Scene, int] = {
     "replaced": 0,
     "replaced folder": 0,
     "columns": 0,
+    "polls": 0,
+    "http": 0,
 }
 """How a driver ends that nobody kills, in each scene."""
 

@@ -29,11 +29,23 @@ from tidegauge.job import portion
 from tidegauge.remap.store import Gap, LeaseHolder, Store
 from tidegauge.sinks.parquet.manifest import REMOVED, ROWS, STAGED
 
-Scene = Literal["whole", "bad line", "bad function", "new upstream", "late", "replaced", "replaced folder", "columns"]
+Scene = Literal[
+    "whole",
+    "bad line",
+    "bad function",
+    "new upstream",
+    "late",
+    "replaced",
+    "replaced folder",
+    "columns",
+    "polls",
+    "http",
+]
 """What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output; one more
 source, whose upstream is made anew once all of it is read; nothing, and one more output once all is published;
 nothing, and a Delta table, or a Parquet one, is replaced once all is published, and the life after that may be
-killed; nothing, and the orders get a column once all is published."""
+killed; nothing, and the orders get a column once all is published; nothing, with one more source that is polled, by a
+function or over HTTP."""
 
 REPLACED: dict[Scene, str] = {"replaced": "orders", "replaced folder": "loud"}
 """The table that is replaced in a scene."""
@@ -105,10 +117,30 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
     flow.sink("rows", rows, tg.ParquetSink(str(root / "lake" / "rows")))
     if scene == "late":
         flow.sink("late", orders.map_batches(shout), tg.ParquetSink(str(root / "lake" / "late")), start=0)
+    if scene == "polls":
+        pages = tg.PollingSource(partial(page, root), columns="n long", staging=root / "polls", every=0.1)
+        flow.sink("polled", flow.source("polled", pages), tg.DeltaSink(str(root / "lake" / "polled")))
+    if scene == "http":
+        rates = tg.HttpSource(
+            (root / "url").read_text(), format=tg.Json("n long"), staging=root / "polls", every=0.1, timeout=30
+        )
+        flow.sink("polled", flow.source("polled", rates), tg.DeltaSink(str(root / "lake" / "polled")))
     if scene == "new upstream":
         numbers = flow.source("numbers", Topic(root / "topic"))
         flow.sink("numbers", numbers, tg.ParquetSink(str(root / "lake" / "numbers")))
     return flow
+
+
+PAGE, PAGES = 7, 6
+
+
+def page(root: Path, cursor: int | None) -> tg.Fetched:
+    """Return the next page, and note that it was asked for."""
+    at = cursor or 0
+    with (root / "asked").open("a") as asked:
+        asked.write(f"{at}\n")
+    end = min(at + 1, PAGES)
+    return tg.Fetched([{"n": at * PAGE + n} for n in range(PAGE * (end - at))], end, more=end < PAGES)
 
 
 def fill(root: Path, *, scene: Scene = "whole") -> None:

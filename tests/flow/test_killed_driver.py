@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from tests.flow import killable
 from tests.flow.drivers import Drivers
 from tests.flow.killable import Scene
+from tests.sources.polls.server import Answer, Asked, served
 
 import tidegauge as tg
 from tidegauge.env import EFFECTS, POINTS, Effect
@@ -53,6 +54,7 @@ STRIKES = [
         marks=() if nth == 0 and f"{side} {effect}" == SOON else pytest.mark.long,
     )
     for effect in EFFECTS
+    if effect != "stage poll"  # see `POLLS`
     for side in ("before", "after")
     for nth in (0, *OFTEN.get(effect, ()))
 ]
@@ -153,7 +155,8 @@ def test_what_fails_ends_where_it_fails_and_all_else_is_as_if_nothing_had(undist
 
 
 def test_every_effect_is_struck_before_and_after() -> None:
-    assert {param.values[0] for param in STRIKES if param.values[1] == 0} == set(POINTS)
+    struck = {param.values[0] for param in STRIKES if param.values[1] == 0}
+    assert struck | {point for point, _nth in POLLS} == set(POINTS)
 
 
 @pytest.mark.parametrize(("point", "nth"), STRIKES)
@@ -181,6 +184,68 @@ def test_killed_while_tables_take_on_columns(
     check_killed(tmp_path, "columns", expected)
     assert not drivers.live(tmp_path, scene="columns")
     assert content(tmp_path, "columns") == expected.rows
+
+
+def plain(rows: Rows) -> Rows:
+    """Return rows without their epochs."""
+    return {output: sorted(row[:-1] for row in found) for output, found in rows.items()}
+
+
+POLLS = [
+    *((f"{side} stage poll", nth) for side in ("before", "after") for nth in (0, 2, killable.PAGES - 1)),
+    *((f"{side} {effect}", 0) for effect in ("append bindings", "stage") for side in ("before", "after")),
+    *((f"{side} {effect}", 1) for effect in ("commit output", "publish") for side in ("before", "after")),
+]
+"""Where a driver is killed that polls. The epochs of pages depend on how fast the thread is that asks for them."""
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [pytest.param(*one, marks=() if one == ("after stage poll", 2) else pytest.mark.long) for one in POLLS],
+)
+def test_o5_killed_while_it_polls_it_asks_for_no_page_again_that_is_staged(
+    point: str, nth: int, drivers: Drivers, undisturbed: RunOf, tmp_path: Path
+) -> None:
+    expected = undisturbed("polls")
+    assert sorted(n for n, _epoch in expected.rows["polled"]) == list(range(killable.PAGE * killable.PAGES))
+    killable.fill(tmp_path, scene="polls")
+    assert drivers.live(tmp_path, scene="polls", point=point, nth=nth), "no driver comes there"
+    staged = len(list((tmp_path / "polls").rglob("*.json")))
+    asked = (tmp_path / "asked").read_text().split()
+    assert not drivers.live(tmp_path, scene="polls")
+    again = (tmp_path / "asked").read_text().split()[len(asked) :]
+    assert again
+    assert min(map(int, again)) >= staged
+    assert plain(content(tmp_path, "polls")) == plain(expected.rows)
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [
+        pytest.param(*one, marks=() if one == ("after stage poll", 0) else pytest.mark.long)
+        for one in POLLS
+        if not (one[0].endswith("stage poll") and one[1])
+    ],
+)
+def test_o5_killed_while_it_polls_over_http_it_gets_nothing_again_that_is_staged(
+    point: str, nth: int, drivers: Drivers, tmp_path: Path
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        if asked.headers.get("if-none-match") == '"A"':
+            return Answer(status=304, headers={"ETag": '"A"'})
+        given.append(asked)
+        return Answer(b"".join(b'{"n": %d}\n' % n for n in range(50)), headers={"ETag": '"A"'})
+
+    given: list[Asked] = []
+    with served() as server:
+        server.answer = answer
+        killable.fill(tmp_path, scene="http")
+        (tmp_path / "url").write_text(f"{server.url}/rates")
+        assert drivers.live(tmp_path, scene="http", point=point, nth=nth), "no driver comes there"
+        staged, before = len(list((tmp_path / "polls").rglob("*.json"))), len(given)
+        assert not drivers.live(tmp_path, scene="http")
+    assert len(given) - before == (0 if staged else 1)
+    assert [n for n, _epoch in sorted(content(tmp_path, "http")["polled"])] == list(range(50))
 
 
 def check_killed(root: Path, scene: Scene, expected: Undisturbed) -> None:

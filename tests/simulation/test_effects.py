@@ -20,6 +20,7 @@ NEVER: Final[dict[Effect, str]] = {
     "begin backfill": _NO_LATER_OUTPUT,
     "record unit": _NO_LATER_OUTPUT,
     "end backfill": _NO_LATER_OUTPUT,
+    "stage poll": "no simulated source polls; tests/flow/test_polled_sources.py dies there",
 }
 """The effects that no driver comes to, each with the reason."""
 

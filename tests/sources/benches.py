@@ -8,6 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,9 +18,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.s3 import CREDENTIALS, Lake
 from tests.sources.kafka.writing import forget, numbers, recreate, write
+from tests.sources.polls.server import Answer, Asked, served
 
+from tidegauge.env import Env, at_once
 from tidegauge.objects.path import ObjectPath
-from tidegauge.sources import BatchSource, Csv, FileSource, GeneratorSource, Json, KafkaSource, Parquet, Source
+from tidegauge.remap.binding import Bound
+from tidegauge.sources import (
+    BatchSource,
+    Csv,
+    Fetched,
+    FileSource,
+    GeneratorSource,
+    HttpSource,
+    Json,
+    KafkaSource,
+    Parquet,
+    PollingSource,
+    Source,
+)
 from tidegauge.sources.batches.writing import publish, stage
 from tidegauge.sources.generated import rows
 from tidegauge.testing import Endpoint
@@ -29,8 +45,10 @@ __all__ = [
     "BatchBench",
     "FileBench",
     "GeneratorBench",
+    "HttpBench",
     "KafkaBench",
     "ObjectBench",
+    "PollBench",
     "file_bench",
     "object_bench",
 ]
@@ -251,6 +269,118 @@ class GeneratorBench:
 
     def finish(self) -> None:
         self.source = replace(self.source, rows=self.rows)
+
+
+@dataclass
+class PollBench:
+    """An upstream that gives what was added since a count, and the poller of a run, which stages it."""
+
+    folder: Path
+    source: PollingSource = field(init=False)
+    rows: list[int] = field(default_factory=list)
+    clock: float = 0.0
+
+    def __post_init__(self) -> None:
+        folder = self.folder / "polls"
+        self.source = PollingSource(self._fetch, columns="n long", staging=folder).placed("shop", "orders")
+        self._begin()
+
+    def _fetch(self, state: int | None) -> Fetched:
+        return Fetched([{"n": n} for n in self.rows[state or 0 :]], len(self.rows))
+
+    def _begin(self) -> None:
+        self.poller = self.source.attended(Env(monotonic=lambda: self.clock), beside=at_once)
+
+    def _poll(self) -> None:
+        self.clock += self.source.every
+        self.poller.probe(Bound(), now=START)
+
+    def add(self, count: int) -> list[dict[str, int]]:
+        taken = range(len(self.rows), len(self.rows) + count)
+        self.rows += taken
+        self._poll()
+        return [{"n": n} for n in taken]
+
+    def lose(self) -> None:
+        for path in self.folder.rglob("000000000000*"):
+            path.unlink()
+
+    def recreate(self) -> None:
+        shutil.rmtree(self.folder / "polls")
+        self.rows = [n + 1_000 for n in self.rows]
+        self._begin()
+        self._poll()
+
+    def leave(self) -> None:
+        (self.folder / "polls").rename(self.folder / "away")
+
+    def come_back(self) -> None:
+        (self.folder / "away").rename(self.folder / "polls")
+
+
+@dataclass
+class HttpBench:
+    """A server whose answer is new records in each version, and the poller of a run."""
+
+    folder: Path
+    source: HttpSource = field(init=False)
+    secrets: Sequence[str] = ("hunter2",)
+    rows: list[int] = field(default_factory=list)
+    version: int = 0
+    number: int = 0
+    clock: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.serving = ExitStack()
+        self.server = self.serving.enter_context(served())
+        self.server.answer = self._answer
+        os.environ["TIDEGAUGE_TEST_TOKEN"] = self.secrets[0]
+        source = HttpSource(
+            f"{self.server.url}/rates",
+            format=Json("n long"),
+            staging=self.folder / "polls",
+            headers={"Authorization": "env:TIDEGAUGE_TEST_TOKEN"},
+        )
+        self.source = source.placed("shop", "rates")
+        self._begin()
+
+    def _answer(self, asked: Asked) -> Answer:
+        etag = f'"{self.version}"'
+        if not self.version or asked.headers.get("if-none-match") == etag:
+            return Answer(status=304)
+        return Answer(b"".join(b'{"n": %d}\n' % n for n in self.rows), headers={"ETag": etag})
+
+    def _begin(self) -> None:
+        self.poller = self.source.attended(Env(monotonic=lambda: self.clock), beside=at_once)
+
+    def _poll(self) -> None:
+        self.clock += self.source.every
+        self.poller.probe(Bound(), now=START)
+
+    def add(self, count: int) -> list[dict[str, int]]:
+        self.rows = list(range(self.number, self.number + count))
+        self.number, self.version = self.number + count, self.version + 1
+        self._poll()
+        return [{"n": n} for n in self.rows]
+
+    def lose(self) -> None:
+        for path in self.folder.rglob("000000000000*"):
+            path.unlink()
+
+    def recreate(self) -> None:
+        shutil.rmtree(self.folder / "polls")
+        self.rows, self.version = [n + 1_000 for n in self.rows], self.version + 1
+        self._begin()
+        self._poll()
+
+    def leave(self) -> None:
+        (self.folder / "polls").rename(self.folder / "away")
+
+    def come_back(self) -> None:
+        (self.folder / "away").rename(self.folder / "polls")
+
+    def close(self) -> None:
+        self.serving.close()
 
 
 @dataclass

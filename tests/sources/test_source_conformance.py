@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 from tests.s3 import Lake
-from tests.sources.benches import FORMATS, BatchBench, GeneratorBench, KafkaBench, file_bench, object_bench
+from tests.sources.benches import (
+    FORMATS,
+    BatchBench,
+    GeneratorBench,
+    HttpBench,
+    KafkaBench,
+    PollBench,
+    file_bench,
+    object_bench,
+)
 
-from tidegauge.sources import BatchSource, FileSource, GeneratorSource, KafkaSource, Source
+from tidegauge.sources import BatchSource, FileSource, GeneratorSource, HttpSource, KafkaSource, PollingSource, Source
 from tidegauge.testing import Endpoint
 from tidegauge.testing.kit import check_source
 
@@ -19,10 +28,15 @@ WHOLE = 1 << 30
 
 
 def checked_by_the_type_checkers(
-    file: FileSource, generator: GeneratorSource, kafka: KafkaSource, batches: BatchSource
+    file: FileSource,
+    generator: GeneratorSource,
+    kafka: KafkaSource,
+    batches: BatchSource,
+    polls: PollingSource,
+    http: HttpSource,
 ) -> list[Source]:
     """The seam in full: a method that a source lacks is a type error here."""
-    return [file, generator, kafka, batches]
+    return [file, generator, kafka, batches, polls, http]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -63,6 +77,30 @@ def test_batches_of_queries_hold_every_law() -> None:
         "bad records are told and reading goes on",
         "it is cut between records",
         "secrets are nowhere",
+    }
+
+
+def test_polls_hold_every_law() -> None:
+    report = check_source(PollBench, many=300_000, deadline=120)
+    report.require()
+    untried = {finding.name for finding in report.findings if finding.untried}
+    assert untried == {
+        "the end is the end",
+        "bad records are told and reading goes on",
+        "it is cut between records",
+    }
+
+
+def test_answers_over_http_hold_every_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("TIDEGAUGE_TEST_TOKEN", "")
+    report = check_source(HttpBench, many=300_000, deadline=120)
+    report.require()
+    untried = {finding.name for finding in report.findings if finding.untried}
+    assert untried == {
+        "the end is the end",
+        "bad records are told and reading goes on",
+        "it is cut between records",
     }
 
 

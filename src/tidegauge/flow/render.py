@@ -36,6 +36,7 @@ from tidegauge.flow.board import Board
 from tidegauge.flow.columns import scouted_sources
 from tidegauge.flow.following import FollowedFlow, Followers, hold
 from tidegauge.flow.opening import Opened
+from tidegauge.flow.polling import Polling
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.replacing import codes_after
 from tidegauge.flow.stage import StageSetup, stage
@@ -72,6 +73,7 @@ def render(
     ticking: Callable[[], bool],
     requests: Requests,
     pushing: Pushing,
+    polling: Polling,
     pausing: Pausing,
     backlog: Backlog,
     pacing: Pacing,
@@ -86,6 +88,7 @@ def render(
 
     spawn, commit, tell: run probes and jobs, commits, and acknowledgements, beside the worker.
     requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
+    polling: the attendants of sources.
     pausing: the outputs for which nothing is done at present, by choice. backlog: what waits for its commit, and when
     that is due. pacing: when jobs of late outputs may begin.
     service, late_limit, rowwise: see `StageSetup`. owner: whom the flow follows; it has no readers then. anew: has it
@@ -185,6 +188,7 @@ def render(
                     spawn=spawn,
                     going=ticking,
                     scouts=scouts,
+                    attendants=polling.attendants,
                 ),
             )
             spans = bindings.spans

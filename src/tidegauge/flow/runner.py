@@ -35,6 +35,7 @@ from tidegauge.flow.ending import Course, Until, Why, nothing_more, why_over
 from tidegauge.flow.following import catch_up, take_up
 from tidegauge.flow.marking import Marks
 from tidegauge.flow.opening import opened, register
+from tidegauge.flow.polling import Polling
 from tidegauge.flow.publication import Publications
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
@@ -130,6 +131,7 @@ class Runner:
         """Acknowledgements under way."""
         self._publications: Final = Publications()
         self._pushing = Pushing(self.flow)
+        self._polling: Final = Polling(self.flow, env)
         self._registering = Registering(self.flow, engine, env=env, spawn=spawn)
         self._resources = ExitStack()
         try:
@@ -140,6 +142,7 @@ class Runner:
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
             self._resources.callback(self._end_tables)
             self._resources.callback(lambda: self._pushing.close())
+            self._resources.callback(self._polling.close)
             if self.lease.decisions:
                 drop_decided(self.flow, self._store, self.lease)  # which begin anew: they are in the flow
             self._owner = take_up(self.flow, self._store)
@@ -246,6 +249,7 @@ class Runner:
             ticking=self._going.is_set,
             requests=self.requests,
             pushing=self._pushing,
+            polling=self._polling,
             pausing=pausing,
             backlog=self._backlog,
             pacing=pacing,

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tidegauge.sources.kafka.inquiry import Topics as Topics
     from tidegauge.sources.kafka.planning import KafkaSplit as KafkaSplit
     from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
+    from tidegauge.sources.polls.http import HttpSource as HttpSource
+    from tidegauge.sources.polls.source import Fetched as Fetched
+    from tidegauge.sources.polls.source import PollingSource as PollingSource
     from tidegauge.sources.protocol import BadRecord as BadRecord
     from tidegauge.sources.protocol import Source as Source
     from tidegauge.sources.protocol import Split as Split
@@ -48,6 +51,8 @@ else:
             "kafka.inquiry": "Topics",
             "kafka.planning": "KafkaSplit",
             "kafka.source": "KafkaSource",
+            "polls.http": "HttpSource",
+            "polls.source": "Fetched PollingSource",
             "protocol": "BadRecord Source Split",
             "push.protocol": "DecodedLater PushSource Received Subscription",
             "push.socket": "SocketSource",

@@ -60,6 +60,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import PARTITIONS, FromTime, FromTimes
@@ -69,6 +70,8 @@ from tidegauge.sources.metadata import TIMESTAMP
 __all__ = [
     "BAD_RECORDS",
     "Acknowledged",
+    "Attendant",
+    "Attended",
     "BadRecord",
     "Clocked",
     "Confirming",
@@ -337,6 +340,30 @@ class Acknowledged(Protocol):
 
         Called by `status` after a `probe` that went well. Raises what `Source.probe` raises.
         """
+        ...
+
+
+class Attendant(Protocol):
+    """Looks at a source during a run, in its place."""
+
+    def probe(self, bound: Bound, /, *, now: datetime) -> Observation:
+        """See `Source.probe`, which others than the run call meanwhile."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing more. Must not block. Called once, in the end of the run."""
+        ...
+
+
+@runtime_checkable
+class Attended(Protocol):
+    """A source whose upstream is asked by its running flow alone, which keeps something for that: polls, say.
+
+    Its own `probe` only looks at what such a run has made durable, so `status` asks nobody.
+    """
+
+    def attended(self, env: Env) -> Attendant:
+        """Return what looks at it during a run. Called once a run, before the flow is opened."""
         ...
 
 

@@ -53,7 +53,7 @@ from tidegauge.remap.findings import Findings
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer, Asking
-from tidegauge.sources.protocol import Overlapping, Source, from_time_of
+from tidegauge.sources.protocol import Attendant, Overlapping, Source, from_time_of
 
 __all__ = ["LAPSE", "SLOW", "Scout", "SweepSetup", "backoff", "meeting", "more", "news", "sweep"]
 
@@ -124,7 +124,7 @@ class SweepSetup:
     readers: where each source's reader hears its news. pushed: the answers of sources that know at once how far they
     are. scouts: of sources whose records are gone through for further columns before they are bound; each takes what
     its source was told and what it said. answers: where the remap operator hears of answers without news. going:
-    whether to ask any source; called in all threads.
+    whether to ask any source; called in all threads. attendants: of the sources that have one.
     """
 
     sources: Mapping[str, Source]
@@ -135,6 +135,7 @@ class SweepSetup:
     spawn: Spawn
     going: Callable[[], bool]
     scouts: Mapping[str, Scout] = field(default_factory=dict)
+    attendants: Mapping[str, Attendant] = field(default_factory=dict)
 
 
 def sweep(asked: Stream[Asking], setup: SweepSetup) -> None:
@@ -154,6 +155,7 @@ class _Asked:
 
     name: str
     source: Source
+    looks: Source | Attendant
     clock: FromTime
     bound: Bound
     at: datetime
@@ -178,7 +180,7 @@ class _Asked:
         """Ask it, in the thread that has taken it; return what it was told as well."""
         told = self.bound
         try:
-            said = checked_observation(self.name, self.clock, told, self.source.probe(told, now=self.at))
+            said = checked_observation(self.name, self.clock, told, self.looks.probe(told, now=self.at))
             return told, said if self.scout is None else self.scout(told, said)
         except BaseException as error:  # noqa: BLE001 - it is the worker's to raise
             return told, error
@@ -196,6 +198,7 @@ class _Sweep:
             name: _Asked(
                 name,
                 setup.sources[name],
+                setup.attendants.get(name, setup.sources[name]),
                 from_time_of(setup.sources[name]),
                 _NOTHING_TOLD,
                 now,

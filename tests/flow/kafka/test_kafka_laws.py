@@ -67,7 +67,8 @@ class Life(NamedTuple):
 
 def lives() -> st.SearchStrategy[Life]:
     """Half of the lives come to their end; of the deaths most are where every driver comes to."""
-    points = [f"{side} {effect}" for effect in (*EFFECTS, *USUAL, *USUAL) for side in ("before", "after")]
+    effects = [effect for effect in EFFECTS if effect != "stage poll"]
+    points = [f"{side} {effect}" for effect in (*effects, *USUAL, *USUAL) for side in ("before", "after")]
     deadly = st.builds(Life, st.sampled_from(points), st.integers(0, 2), OFTEN)
     return st.one_of(st.builds(Life, heeded=OFTEN), deadly)
 

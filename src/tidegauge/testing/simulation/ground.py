@@ -73,7 +73,7 @@ class Ground:
         for plan in spec.outputs.values():
             if (columns := spec.sources[plan.source].schema) is not None:
                 output_schema(plan, columns, engine)
-        places = [*EFFECTS, *STORE_POINTS]
+        places = [*(point for point in EFFECTS if not point.endswith(" stage poll")), *STORE_POINTS]
         places += [f"{name}: {point}" for name in spec.outputs for point in SINK_POINTS]
         feeds = tuple(name for name, source in spec.sources.items() if isinstance(source, PushedSource))
         written = tuple(name for name in spec.sources if name not in spec.derived)

@@ -1,8 +1,9 @@
 """`counterpart`: what stands in for a user's source in a simulation.
 
 Its upstream is in memory and empty, and the simulation writes to it. A topic becomes a log, and a source with the
-same columns and options reads it. A `FileSource` reads a folder in memory. A `GeneratorSource` stands for itself: its
-rows follow from its configuration and from the time that it is given. A source of your own has one method that
+same columns and options reads it. A `FileSource` reads a folder in memory. Sources that are polled
+become logs of rows of their columns. A `GeneratorSource` stands for itself: its rows follow from its configuration
+and from the time that it is given. A source of your own has one method that
 returns what stands in for it. A source that pushes needs none: its law says what any subscription gives, so a feed of
 the same streams stands in for it.
 
@@ -31,6 +32,8 @@ from tidegauge.sources.file.source import FileSource
 from tidegauge.sources.generator import GeneratorSource
 from tidegauge.sources.kafka import KafkaSource
 from tidegauge.sources.metadata import MESSAGE, without_metadata
+from tidegauge.sources.polls.http import HttpSource
+from tidegauge.sources.polls.source import PollingSource
 from tidegauge.sources.protocol import OnBadRecord, Source, Split
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.upstream.feed import FeedLog
@@ -80,6 +83,8 @@ def counterpart(source: Source, *, name: str, partitions: int = 2) -> Counterpar
             return Counterpart(None, partial(MetSource, source))
         case KafkaSource():
             return _own(_log(source, name, partitions))
+        case PollingSource() | HttpSource():
+            return _own(_polls(source, name))
         case FileSource():
             folder = Folder()
             return Counterpart(folder, lambda meet: MetSource(read_from(source, folder), meet))
@@ -104,6 +109,12 @@ def _pushed(user: PushedSource, name: str, partitions: int) -> Counterpart:
     else:
         source = SimulatedFeed(FeedLog(partitions=partitions), streams=dict(given.streams), unit=user.unit)
     return Counterpart(source.feed, lambda meet: replace(user, source=replace(source, meet=meet)))
+
+
+def _polls(source: PollingSource | HttpSource, name: str) -> SimulatedLog:
+    if source.merge not in ("append", "ledger"):  # their rows follow from each other, and those of a log do not
+        raise NoCounterpart(source=name, kind=f"{type(source).__name__} with merge={source.merge!r}")
+    return SimulatedLog(PartitionedLog({_UNNAMED: 1}), columns=source.schema)
 
 
 def _log(source: KafkaSource, name: str, partitions: int) -> SimulatedLog:

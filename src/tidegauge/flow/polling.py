@@ -1,0 +1,31 @@
+"""The sources of a flow that are polled: what asks their upstreams during a run, and nowhere else.
+
+Invariant: there is one attendant a source and run, also where the run opens its flow anew, so that a poll which is
+under way then is not begun a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidegauge.env import Env
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.sources.protocol import Attendant, Attended
+
+__all__ = ["Polling"]
+
+
+class Polling:
+    """The attendants of one run. `close` it in any case. A flow that follows another one has none: its owner asks."""
+
+    def __init__(self, flow: FlowSpec, env: Env) -> None:
+        sources = {} if flow.following is not None else flow.sources
+        self.attendants: Final[Mapping[str, Attendant]] = {
+            name: source.attended(env) for name, source in sources.items() if isinstance(source, Attended)
+        }
+
+    def close(self) -> None:
+        """Let nothing more begin."""
+        for attendant in self.attendants.values():
+            attendant.close()

@@ -1,0 +1,241 @@
+"""A poll over HTTP, with a real client: requests and answers, within bounds, and what goes wrong by name.
+
+Invariant: whatever a server does, the poll ends with rows, with nothing new, or with an error that stalls its source.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final
+from urllib.parse import urljoin
+
+import pyarrow as pa
+
+from tidegauge import secrets
+from tidegauge.env import Env
+from tidegauge.errors.base import Definite, TidegaugeError
+from tidegauge.errors.polls import (
+    EtagReused,
+    HttpRefused,
+    HttpTooLarge,
+    HttpUnlike,
+    HttpUnreachable,
+    NotAsked,
+    PagesAstray,
+)
+from tidegauge.remap.fromtime import SourceState
+from tidegauge.sources.formats.plain import Raw, Text
+from tidegauge.sources.formats.protocol import Format
+from tidegauge.sources.polls.asking import (
+    ETAG,
+    HttpState,
+    after_seconds,
+    next_link,
+    opaque,
+    same_origin,
+    shown,
+    state_of,
+    told,
+)
+from tidegauge.sources.polls.bodies import member, rows_in
+from tidegauge.sources.polls.poller import Brought
+
+__all__ = ["HttpFetch"]
+
+_log: Final = logging.getLogger(__name__)
+
+PAGES: Final = 10_000
+"""Pages of an answer, at most."""
+REDIRECTS: Final = 10
+_OK, _UNCHANGED = 200, 304
+_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """An answer that came whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpFetch:
+    """Asks one address; a `Fetch`. client: the module of the HTTP client. limit: bytes of all pages together."""
+
+    client: Any
+    source: str
+    url: str
+    format: Format
+    rows: str
+    cursor: tuple[str, str] | None
+    headers: Mapping[str, str]
+    params: Mapping[str, str]
+    conditional: bool
+    timeout: float
+    limit: int
+    env: Env
+    _kept: list[Any] = field(default_factory=list)
+    """The client of this run, which keeps its connections."""
+
+    def __call__(self, bound: SourceState | None) -> Brought | None:
+        """Return the rows of an answer that is another one than before. Raises the errors TG-0391 to TG-0397."""
+        of = blake2b(self.url.encode(), digest_size=8).hexdigest()
+        state = state_of(bound, of)
+        if bound is not None and state is None:
+            _log.warning("source %s: its state of kind %s is not known here: all is fetched", self.source, bound.kind)
+        conditions = state.conditions() if state is not None and self.conditional else {}
+        first = self._page(self.url, conditions, self.limit)
+        if first.status == _UNCHANGED:
+            if conditions and not _of_another(first, state):
+                return None
+            first = self._page(self.url, {}, self.limit)  # what it says of another state says nothing of ours
+            if first.status == _UNCHANGED:
+                raise NotAsked(source=self.source, url=shown(self.url))
+        pages = list(self._pages(first))
+        digest = blake2b(b"".join(blake2b(page.body).digest() for page in pages), digest_size=16).hexdigest()
+        found = told(first.headers, digest) if self.conditional else HttpState("tidegauge/body", "", digest)
+        if state is not None and state.body == digest:
+            new = found.encode(of, bound)
+            return None if new == bound else Brought(self._none(), new)
+        if state is not None and state.body and _strong_again(state, found):
+            raise EtagReused(source=self.source, url=shown(self.url))
+        tables = [self._rows(page) for page in pages]
+        return Brought(pa.concat_tables(tables), found.encode(of, bound))
+
+    def _none(self) -> pa.Table:
+        return self.format.schema.empty_table()  # type: ignore[union-attr]
+
+    def _pages(self, first: _Page) -> Iterator[_Page]:
+        """Yield an answer's pages. Raises `PagesAstray` where they lead in a circle, elsewhere, or to no end."""
+        page, left, seen = first, self.limit, {self.url}
+        for _ in range(PAGES):
+            yield page
+            left -= len(page.body)
+            if not (following := self._following(page)):
+                return
+            address, params = following
+            if not same_origin(address, first.url):
+                raise self._astray(f"lead to another server, {shown(address)}")
+            if (key := f"{address} {params}") in seen:
+                raise self._astray("lead in a circle")
+            seen.add(key)
+            page = self._page(address, {}, left, params)
+            if page.status != _OK:
+                raise self._astray(f"have one that is answered with {page.status}")
+        raise self._astray(f"are more than {PAGES}")
+
+    def _following(self, page: _Page) -> tuple[str, dict[str, str]] | None:
+        """Return the address of the next page and its parameters, None after the last one."""
+        if self.cursor is not None:
+            where, parameter = self.cursor
+            try:
+                cursor = member(page.body.decode(), where)
+            except (ValueError, RecursionError) as error:
+                raise self._unlike(error) from None
+            if cursor is None or cursor == "" or cursor is False:
+                return None
+            if not isinstance(cursor, str | int):
+                raise self._astray(f"have a cursor of type {type(cursor).__name__}")
+            return self.url, {parameter: str(cursor)}
+        following = next_link(page.headers.get("link", ""), page.url)
+        return (following, {}) if following else None
+
+    def _rows(self, page: _Page) -> pa.Table:
+        kind = page.headers.get("content-type", "").partition(";")[0].strip().lower()
+        head = page.body[:512].lstrip().lower()
+        html = kind in ("text/html", "application/xhtml+xml") or head.startswith((b"<!doctype html", b"<html"))
+        if html and not isinstance(self.format, Raw | Text):
+            raise self._unlike("it is a page of HTML")
+        schema = self.format.schema
+        assert schema is not None  # noqa: S101 - checked when the source was made
+        try:
+            return rows_in(page.body, self.format, schema, rows=self.rows)
+        except (ValueError, RecursionError, EOFError, pa.ArrowException) as error:
+            raise self._unlike(error) from None
+        except Definite as error:
+            raise self._unlike(error.summary) from None
+
+    def _page(
+        self, url: str, conditions: Mapping[str, str], limit: int, params: Mapping[str, str] | None = None
+    ) -> _Page:
+        """Return an answer, 200 or 304. Raises `HttpRefused`, `HttpTooLarge`, `HttpUnreachable`."""
+        end = self.env.monotonic() + self.timeout
+        headers = {name: secrets.resolve(name, value) for name, value in self.headers.items()}
+        asked = {name: secrets.resolve(name, value) for name, value in self.params.items()} | dict(params or {})
+        address = self.client.URL(url)
+        address = address.copy_merge_params({name: v for name, v in asked.items() if name not in address.params})
+        try:
+            with self._client().stream("GET", address, headers={**headers, **conditions}) as answer:
+                if answer.status_code not in (_OK, _UNCHANGED):
+                    raise HttpRefused(
+                        source=self.source,
+                        url=shown(self.url),
+                        status=answer.status_code,
+                        reason=answer.reason_phrase,
+                        retry_after=after_seconds(answer.headers.get("retry-after", ""), now=self.env.now()),
+                    )
+                body = bytearray()
+                for chunk in answer.iter_bytes():
+                    body += chunk
+                    if len(body) > limit:
+                        raise HttpTooLarge(source=self.source, url=shown(self.url), limit=self.limit)
+                    if self.env.monotonic() > end:
+                        raise self._unreachable("it is too slow", f"{len(body)} bytes came in {self.timeout} seconds")
+                return _Page(answer.status_code, answer.headers, bytes(body), str(answer.url))
+        except TidegaugeError:
+            raise
+        except (self.client.HTTPError, self.client.InvalidURL, OSError, ValueError) as error:
+            raise self._unreachable(type(error).__name__, " ".join(str(error).split())[:_SHOWN]) from None
+
+    def _client(self) -> Any:
+        if not self._kept:
+            logging.getLogger(self.client.__name__).addFilter(_without_queries)
+            made = self.client.Client(
+                follow_redirects=True,
+                max_redirects=REDIRECTS,
+                timeout=self.timeout,
+                event_hooks={"response": [self._stays]},
+            )
+            self._kept.append(made)
+        return self._kept[0]
+
+    def _stays(self, answer: Any) -> None:
+        """Raise `PagesAstray` for a redirect that would show a secret to another server."""
+        if answer.has_redirect_location and any(map(secrets.is_reference, self.headers.values())):
+            there = urljoin(str(answer.url), answer.headers["location"])
+            if not same_origin(there, self.url):
+                raise self._astray(f"lead to another server, {shown(there)}, and the headers have secrets")
+
+    def _unreachable(self, error: str, detail: str) -> HttpUnreachable:
+        return HttpUnreachable(source=self.source, url=shown(self.url), error=error, detail=detail)
+
+    def _astray(self, problem: str) -> PagesAstray:
+        return PagesAstray(source=self.source, url=shown(self.url), problem=problem)
+
+    def _unlike(self, problem: object) -> HttpUnlike:
+        kind = str(self.format.describe().get("format", type(self.format).__name__))
+        said = " ".join(str(problem).split())[:_SHOWN]
+        return HttpUnlike(source=self.source, url=shown(self.url), format=kind, problem=said)
+
+
+def _without_queries(record: logging.LogRecord) -> bool:
+    """Let the client log its requests without their queries, which may have secrets."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(shown(str(one)) if type(one).__name__ == "URL" else one for one in record.args)
+    return True
+
+
+def _of_another(page: _Page, state: HttpState | None) -> bool:
+    """Whether a 304 names another ETag than it was asked with."""
+    etag = page.headers.get("etag", "").strip()
+    return bool(etag) and state is not None and state.kind == ETAG and opaque(etag) != opaque(state.value)
+
+
+def _strong_again(state: HttpState, found: HttpState) -> bool:
+    return state.kind == found.kind == ETAG and state.value == found.value and not found.value.startswith("W/")

@@ -1,0 +1,197 @@
+"""The log of a polled source: each poll that brought rows is a manifest, which makes it visible, and a Parquet file.
+
+    000000000007.json             the manifest of poll 7
+    000000000007-<hex>.parquet    its rows
+
+A manifest has the state that upstream is polled with after it, and the digest of the manifest before it. Who creates
+the one of a number has decided for all what this poll is: another driver that polled at the same time takes that, and
+lets its own go.
+
+Invariant: a manifest is created last, whole, and never changed, and its rows are durable by then. So the log is what
+upstream could not be asked for again, and any range of it gives the same rows for ever.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as root:
+...     log = PollLog(Path(root, "orders"))
+...     one, first = log.publish(0, before="", state="{}", rows=pa.table({"id": [1, 2]}))
+...     two, again = log.publish(0, before="", state="{}", rows=pa.table({"id": [9]}))
+...     first, again, one == two == log.manifest(0), one.rows
+(True, False, True, 2)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegauge.disk import make_folder, put_new, synchronise
+from tidegauge.errors.polls import PollDamaged
+from tidegauge.errors.running import UpstreamRecreated
+
+__all__ = ["PollLog", "PollManifest"]
+
+_FORMAT: Final = 1
+_MANIFEST: Final = re.compile(r"([0-9]{12})\.json")
+_FILE: Final = re.compile(r"([0-9]{12})-[0-9a-f]{32}\.parquet")
+_GROUP_BYTES: Final = 8 << 20
+_GROUP_ROWS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class PollManifest:
+    """What a poll brought: its number, its file, and the encoded state after it."""
+
+    poll: int
+    before: str
+    state: str
+    file: str
+    size: int
+    rows: int
+
+    @property
+    def digest(self) -> str:
+        """What no other manifest has."""
+        return _digest(self._body())
+
+    def encode(self) -> bytes:
+        """Return it as JSON, with its digest in a second line."""
+        body = self._body()
+        return body + b"\n" + _digest(body).encode() + b"\n"
+
+    @staticmethod
+    def decode(data: bytes, path: str) -> PollManifest:
+        """Return the manifest that `encode` made. Raises `PollDamaged`, also for one of a newer version."""
+        body, _, rest = data.partition(b"\n")
+        if rest != _digest(body).encode() + b"\n":
+            raise PollDamaged(path=path, detail=f"its {len(data)} bytes do not have the digest that they end with")
+        said: Any = json.loads(body)
+        if said["format"] != _FORMAT:
+            raise PollDamaged(path=path, detail=f"it has format {said['format']!r}, and this version knows {_FORMAT}")
+        name, size, rows = said["file"]
+        if not _FILE.fullmatch(name):
+            raise PollDamaged(path=path, detail=f"it names a file {name!r}")
+        return PollManifest(said["poll"], said["before"], said["state"], name, size, rows)
+
+    def _body(self) -> bytes:
+        said = {"format": _FORMAT, "poll": self.poll, "before": self.before, "state": self.state}
+        return json.dumps({**said, "file": [self.file, self.size, self.rows]}).encode()
+
+
+def _digest(body: bytes) -> str:
+    return blake2b(body, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PollLog:
+    """A log in a folder of its own. source: whose, for errors."""
+
+    folder: Path
+    source: str = ""
+
+    def manifest(self, poll: int) -> PollManifest:
+        """Return the manifest of a poll. Raises `FileNotFoundError`, `PollDamaged`."""
+        path = self._path(poll)
+        found = PollManifest.decode(path.read_bytes(), str(path))
+        if found.poll != poll:
+            raise PollDamaged(path=str(path), detail=f"it is the manifest of poll {found.poll}")
+        return found
+
+    def following(self, poll: int, digest: str) -> Iterator[PollManifest]:
+        """Yield the polls from a number on, as far as they go. digest: of the one before, "" before the first.
+
+        Raises `UpstreamRecreated` where one does not follow.
+        """
+        while True:
+            try:
+                found = self.manifest(poll)
+            except FileNotFoundError:
+                return
+            self.check(poll, "its predecessor", digest, found.before)
+            yield found
+            poll, digest = poll + 1, found.digest
+
+    def check(self, poll: int, what: str, known: str, found: str) -> None:
+        """Raise `UpstreamRecreated` unless two digests are one: the log was emptied, put back, or is another's."""
+        if known != found:
+            place = f"poll {poll} in {self.folder} with {what}"
+            raise UpstreamRecreated(
+                source=self.source, known=f"{place} {known or 'none'}", found=f"{place} {found or 'none'}"
+            )
+
+    def path_of(self, manifest: PollManifest) -> Path:
+        """Return where the rows of a poll are."""
+        return self.folder / manifest.file
+
+    def publish(self, poll: int, *, before: str, state: str, rows: pa.Table) -> tuple[PollManifest, bool]:
+        """Make rows the poll of this number, durably, and return what it is, and whether it is these.
+
+        It is another driver's where that came first.
+
+        Raises `OSError`, and `UpstreamRecreated` where the one that is there does not follow.
+        """
+        make_folder(self.folder)
+        path = self.folder / f"{poll:012}-{uuid.uuid4().hex}.parquet"
+        try:
+            with pq.ParquetWriter(path, rows.schema, store_schema=False) as out:
+                for group in _groups(rows):
+                    out.write_table(group, row_group_size=max(1, group.num_rows))
+            synchronise(path)
+            mine = PollManifest(poll, before, state, path.name, path.stat().st_size, rows.num_rows)
+            beside = f"_manifest-{uuid.uuid4().hex}"
+            if put_new(self._path(poll), mine.encode(), beside=beside):
+                return mine, True
+        except BaseException:
+            self._let_go(poll, path)
+            raise
+        path.unlink(missing_ok=True)
+        theirs = self.manifest(poll)
+        self.check(poll, "its predecessor", before, theirs.before)
+        return theirs, False
+
+    def _let_go(self, poll: int, path: Path) -> None:
+        """Remove a file unless the manifest of its poll names it, which may be there for all that went wrong."""
+        with suppress(OSError, PollDamaged):
+            try:
+                named = self.manifest(poll).file
+            except FileNotFoundError:
+                named = ""
+            if named != path.name:
+                path.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what drivers before have left that died: of polls that are published, the files that none names."""
+        with suppress(OSError, PollDamaged):
+            names = os.listdir(self.folder)
+            published = {int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name))}
+            files: dict[int, list[str]] = {}
+            for name in names:
+                if found := _FILE.fullmatch(name):
+                    files.setdefault(int(found[1]), []).append(name)
+            for poll, some in files.items():
+                if len(some) > 1 and poll in published:
+                    named = self.manifest(poll).file
+                    for name in some:
+                        if name != named:
+                            (self.folder / name).unlink(missing_ok=True)
+
+    def _path(self, poll: int) -> Path:
+        return self.folder / f"{poll:012}.json"
+
+
+def _groups(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield rows in pieces of some megabytes, which are read one at a time."""
+    size = max(1, rows.nbytes // max(1, rows.num_rows))
+    step = max(1, min(_GROUP_ROWS, _GROUP_BYTES // size))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)

@@ -1,0 +1,117 @@
+"""An HTTP server of the tests: it answers as it is told, request by request, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+__all__ = ["Answer", "Served", "served"]
+
+
+@dataclass
+class Answer:
+    """What a request gets. length: of the body as the header says it, None for its own; -1 for chunks that break off.
+
+    drip: seconds between two bytes.
+    """
+
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    length: int | None = None
+    drip: float = 0.0
+
+
+@dataclass
+class Asked:
+    """A request."""
+
+    path: str
+    headers: dict[str, str]
+
+
+@dataclass
+class Served:
+    """A server. answer: makes the answer to each request."""
+
+    url: str = ""
+    answer: Callable[[Asked], Answer] = lambda _asked: Answer(status=404)
+    asked: list[Asked] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def gets(self) -> int:
+        return len(self.asked)
+
+    @property
+    def last(self) -> Asked:
+        return self.asked[-1]
+
+    def says(self, body: bytes | str = b"", status: int = 200, **more: Any) -> None:
+        """Answer every request so; a name such as `last_modified` is a header."""
+        given = {name: more.pop(name) for name in ("length", "drip") if name in more}
+        headers = {name.replace("_", "-"): value for name, value in more.items()}
+        whole = body.encode() if isinstance(body, str) else body
+        self.answer = lambda _asked: Answer(whole, status, headers, **given)
+
+
+@contextlib.contextmanager
+def served() -> Iterator[Served]:
+    """Serve on a free port until the end of the block."""
+    this = Served()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()})
+            this.asked.append(asked)
+            said = this.answer(asked)
+            self.send_response(said.status)
+            for name, value in said.headers.items():
+                self.send_header(name, value)
+            if said.length == -1:
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self.wfile.write(b"%x\r\n" % (len(said.body) + 7) + said.body)
+                self.close_connection = True
+                return
+            if said.status != 304:
+                self.send_header("Content-Length", str(len(said.body) if said.length is None else said.length))
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                if said.drip:
+                    for n in range(len(said.body)):
+                        self.wfile.write(said.body[n : n + 1])
+                        if this.stop.wait(said.drip):
+                            break
+                elif said.status != 304:
+                    self.wfile.write(said.body)
+            if said.length is not None:
+                self.close_connection = True
+
+        def log_message(self, *_args: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        address_family = socket.AF_INET
+
+        def handle_error(self, *_args: Any) -> None:
+            pass
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        this.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
+        thread.start()
+        try:
+            yield this
+        finally:
+            this.stop.set()
+            server.shutdown()
+            thread.join()

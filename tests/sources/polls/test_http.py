@@ -1,0 +1,511 @@
+"""HTTP, answered by a real server as the worst do: each row once, and every fault by its name."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.sources.polls.polling import Driver
+from tests.sources.polls.server import Answer, Asked, Served, served
+
+import tidegauge as tg
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.polls import (
+    EtagReused,
+    HttpMissing,
+    HttpRefused,
+    HttpTooLarge,
+    HttpUnlike,
+    HttpUnreachable,
+    KeysUnfit,
+    NotAsked,
+    PagesAstray,
+)
+from tidegauge.errors.secrets import SecretInClear
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.fromtime import SourceState
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    with served() as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def source(server: Served, root: Path, path: str = "/rates", **given: Any) -> tg.HttpSource:
+    options = {"format": tg.Json("n long, s string"), "staging": root / "polls", "timeout": 20.0, **given}
+    return tg.HttpSource(server.url + path, **options)
+
+
+def driver(server: Served, root: Path, path: str = "/rates", **given: Any) -> Driver:
+    return Driver(source(server, root, path, **given))
+
+
+def lines(*numbers: int) -> str:
+    return "".join(f'{{"n": {n}}}\n' for n in numbers)
+
+
+def numbers(one: Driver) -> list[int]:
+    return [row["n"] for row in one.rows()]
+
+
+def state(one: Driver) -> SourceState:
+    assert one.bound.state is not None
+    return one.bound.state
+
+
+def test_o1_an_etag_is_sent_back_and_304_moves_nothing(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1, 2), ETag='"A"')
+    assert one.poll()
+    assert "if-none-match" not in server.last.headers
+    assert (state(one).kind, state(one).source_id, validator(one)) == ("odf/etag", "odf/polling", '"A"')
+    server.says(status=304, ETag='"A"')
+    before = one.bindings
+    assert not one.poll()
+    assert server.last.headers["if-none-match"] == '"A"'
+    assert one.bindings == before
+    server.says(lines(3), ETag='"B"')
+    assert one.poll()
+    assert numbers(one) == [1, 2, 3]
+
+
+def test_last_modified_is_sent_back(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), Last_Modified="Fri, 20 Nov 2026 17:00:00 GMT")
+    one.poll()
+    assert state(one).kind == "odf/last-modified"
+    assert validator(one) == "2026-11-20T17:00:00+00:00"
+    server.says(status=304)
+    assert not one.poll()
+    assert server.last.headers["if-modified-since"] == "Fri, 20 Nov 2026 17:00:00 GMT"
+
+
+def test_o16_of_two_validators_the_etag_counts(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), ETag='"A"', Last_Modified="Fri, 20 Nov 2026 17:00:00 GMT")
+    one.poll()
+    server.says(status=304)
+    one.poll()
+    assert state(one).kind == "odf/etag"
+    assert "if-modified-since" not in server.last.headers
+
+
+@pytest.mark.parametrize("headers", [{}, {"ETag": '"A"'}, {"Last_Modified": "no time at all"}])
+def test_o15_a_200_without_change_brings_nothing_whatever_the_validators(
+    server: Served, tmp_path: Path, headers: Any
+) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), **headers)
+    one.poll()
+    before = one.bindings
+    assert not one.poll()
+    assert not Driver(one.source, bound=one.bound).poll()
+    assert (numbers(one), one.bindings) == ([1], before)
+
+
+def test_o2_a_new_etag_of_the_same_body_is_bound_without_rows(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), ETag='"A"')
+    one.poll()
+    server.says(lines(1), ETag='"B"')
+    assert one.poll()
+    assert numbers(one) == [1]
+    assert validator(one) == '"B"'
+
+
+def test_o14_an_etag_that_comes_back_with_another_body_is_told(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), ETag='"A"')
+    one.poll()
+    server.says(lines(2), ETag='"A"')
+    stalls(one, EtagReused, "another body under the same ETag")
+    wary = driver(server, tmp_path / "wary", conditional=False)
+    wary.poll()
+    server.says(lines(3), ETag='"A"')
+    wary.poll()
+    assert "if-none-match" not in server.last.headers
+    assert numbers(wary) == [2, 3]
+
+
+def test_a_weak_etag_may_have_another_body(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), ETag='W/"A"')
+    one.poll()
+    server.says(lines(2), ETag='W/"A"')
+    one.poll()
+    assert numbers(one) == [1, 2]
+
+
+def test_o7_a_state_of_an_unknown_kind_is_kept_and_ignored(
+    server: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.says(lines(1), ETag='"A"')
+    unknown = SourceState(kind="x/unknown", source_id="odf/polling", value="?")
+    one = Driver(source(server, tmp_path), bound=Bound(state=unknown))
+    server.says(status=500)
+    stalls(one, HttpRefused, "500")
+    assert state(one) == unknown
+    server.says(lines(1), ETag='"A"')
+    with caplog.at_level(logging.WARNING):
+        one.clock.now += 60
+        one.poll()
+    assert "x/unknown" in caplog.text
+    assert "if-none-match" not in server.last.headers
+    assert numbers(one) == [1]
+
+
+def test_a_state_as_the_open_data_formats_have_it_is_understood(server: Served, tmp_path: Path) -> None:
+    known = SourceState(kind="odf/etag", source_id="odf/polling", value='"A"')
+    one = Driver(source(server, tmp_path), bound=Bound(state=known))
+    server.says(status=304, ETag='"A"')
+    assert not one.poll()
+    assert server.last.headers["if-none-match"] == '"A"'
+
+
+def test_the_watermark_is_carried(server: Served, tmp_path: Path) -> None:
+    mark = datetime(2050, 1, 2, tzinfo=UTC)
+    known = SourceState(kind="odf/etag", source_id="odf/polling", value='"A"', watermark=mark)
+    one = Driver(source(server, tmp_path), bound=Bound(state=known))
+    server.says(lines(1), ETag='"B"')
+    one.poll()
+    assert state(one).watermark == mark
+
+
+def test_another_address_is_asked_without_the_conditions_of_this_one(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), ETag='"A"')
+    one.poll()
+    other = Driver(source(server, tmp_path, "/others"), bound=one.bound)
+    other.poll()
+    assert "if-none-match" not in server.last.headers
+
+
+def test_a_304_that_names_another_state_is_asked_again_without_a_condition(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), ETag='"A"')
+    one.poll()
+
+    def confused(asked: Asked) -> Answer:
+        if "if-none-match" in asked.headers:
+            return Answer(status=304, headers={"ETag": '"Z"'})
+        return Answer(lines(2).encode(), headers={"ETag": '"Z"'})
+
+    server.answer = confused
+    one.poll()
+    assert numbers(one) == [1, 2]
+
+
+def validator(one: Driver) -> Any:
+    value: Any = state(one).value
+    return value["value"]
+
+
+def stalls(one: Driver, error: type[TidegaugeError], problem: str) -> TidegaugeError:
+    """See that a poll ends with an error that stalls, and leaves nothing."""
+    staging = Path(one.source.staging)
+    there, bindings = sorted(staging.rglob("*")), one.bindings
+    one.clock.now += 60
+    with pytest.raises(error, match=problem) as caught:
+        one.look()
+    assert isinstance(caught.value, Transient)
+    assert not isinstance(caught.value, Definite)
+    assert (sorted(staging.rglob("*")), one.bindings) == (there, bindings)
+    return caught.value
+
+
+NO_PARQUET = b"PAR1" + bytes(40) + b"PAR1"
+NOWHERE = "http://127.0.0.1:1/"
+HTML = "<!DOCTYPE html><html><body>Please log in</body></html>"
+WORST: dict[str, tuple[dict[str, Any], dict[str, Any], type[TidegaugeError], str]] = {
+    "a page of HTML": ({"body": HTML, "Content_Type": "text/html; charset=utf-8"}, {}, HttpUnlike, "a page of HTML"),
+    "HTML that says it is JSON": (
+        {"body": HTML, "Content_Type": "application/json"},
+        {},
+        HttpUnlike,
+        "a page of HTML",
+    ),
+    "a line that is no record": ({"body": '{"n": 1}\n{"n": "x"}\n'}, {}, HttpUnlike, "at byte 9"),
+    "an array cut off": ({"body": '[{"n": 1}, {"n"'}, {}, HttpUnlike, "cannot be read as json"),
+    "an array of other things": ({"body": "[1, 2]"}, {}, HttpUnlike, "record 0"),
+    "no array where one is due": ({"body": '{"data": 7}'}, {"rows": "data"}, HttpUnlike, "there is no array"),
+    "no such member": ({"body": '{"date": []}'}, {"rows": "data"}, HttpUnlike, "no member 'data'"),
+    "a body that is no text": ({"body": b"[\xff]"}, {}, HttpUnlike, "utf-8"),
+    "JSON without end": ({"body": "[" * 100_000}, {}, HttpUnlike, "cannot be read"),
+    "an oversized body": ({"body": lines(*range(100))}, {"max_bytes": 500}, HttpTooLarge, "more than 500 bytes"),
+    "an oversized body when unpacked": (
+        {"body": gzip.compress(bytes(1 << 20)), "Content_Encoding": "gzip"},
+        {"max_bytes": 5000},
+        HttpTooLarge,
+        "more than 5000",
+    ),
+    "a truncated body": ({"body": lines(1), "length": 500}, {}, HttpUnreachable, "RemoteProtocolError"),
+    "chunks that break off": ({"body": lines(1), "length": -1}, {}, HttpUnreachable, "RemoteProtocolError"),
+    "packed bytes that are none": ({"body": b"no gzip", "Content_Encoding": "gzip"}, {}, HttpUnreachable, "Decoding"),
+    "redirects in circles": ({"status": 302, "Location": "/rates"}, {}, HttpUnreachable, "TooManyRedirects"),
+    "a redirect to nowhere": (
+        {"status": 302, "Location": NOWHERE},
+        {},
+        HttpUnreachable,
+        "ConnectError",
+    ),
+    "a 304 to no condition": ({"status": 304}, {}, NotAsked, "without a condition"),
+    "a 404": ({"status": 404}, {}, HttpRefused, "404 Not Found"),
+    "a 401": ({"status": 401}, {}, HttpRefused, "401"),
+    "a 204": ({"status": 204}, {}, HttpRefused, "204"),
+    "a 206": ({"status": 206, "body": lines(1)}, {}, HttpRefused, "206"),
+    "a 500": ({"status": 500, "body": lines(1)}, {}, HttpRefused, "500"),
+    "a link in a circle": ({"body": lines(1), "Link": '</rates>; rel="next"'}, {}, PagesAstray, "in a circle"),
+    "a link elsewhere": (
+        {"body": lines(1), "Link": '<http://127.0.0.1:1/>; rel="next"'},
+        {},
+        PagesAstray,
+        "to another server, http://127.0.0.1:1/",
+    ),
+    "a cursor in a circle": (
+        {"body": '{"data": [], "next": "a"}'},
+        {"rows": "data", "cursor": ("next", "after")},
+        PagesAstray,
+        "in a circle",
+    ),
+    "a cursor of another type": (
+        {"body": '{"data": [], "next": [1]}'},
+        {"rows": "data", "cursor": ("next", "after")},
+        PagesAstray,
+        "cursor of type list",
+    ),
+    "Parquet cut off": ({"body": b"PAR1 and no end"}, {"format": tg.Parquet("n long")}, HttpUnlike, "does not end"),
+    "Parquet that is none": (
+        {"body": NO_PARQUET},
+        {"format": tg.Parquet("n long")},
+        HttpUnlike,
+        "as parquet",
+    ),
+    "two rows of a key": (
+        {"body": lines(1, 1)},
+        {"merge": "snapshot", "key": "n"},
+        KeysUnfit,
+        "came before",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_the_worst_answers_stall_the_source_and_it_goes_on(server: Served, tmp_path: Path, name: str) -> None:
+    said, given, error, problem = WORST[name]
+    one = driver(server, tmp_path, **given)
+    server.says(**said)
+    stalls(one, error, problem)
+    gets = server.gets
+    with pytest.raises(error):
+        one.look()
+    assert server.gets == gets, "it is asked again at once"
+    if "format" not in given and "rows" not in given:
+        server.says(lines(7))
+        one.clock.now += 60
+        one.poll()
+        assert numbers(one) == [7]
+
+
+def test_an_answer_that_is_slow_to_the_last_byte_is_given_up_in_time(server: Served, tmp_path: Path) -> None:
+    server.says(lines(1), drip=0.2)
+    one = Driver(source(server, tmp_path, timeout=0.5), env=tg.Env())
+    stalls(one, HttpUnreachable, "too slow")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("said", "seconds"), [(None, 1.0), ("120", 120.0), ("soon", 1.0), ("-5", 1.0)])
+def test_retry_after_is_heeded(server: Served, tmp_path: Path, status: int, said: str | None, seconds: float) -> None:
+    one = driver(server, tmp_path)
+    server.says(status=status, **({} if said is None else {"Retry_After": said}))
+    stalls(one, HttpRefused, str(status))
+    server.says(lines(1))
+    one.clock.now += seconds - 0.01
+    with pytest.raises(HttpRefused):
+        one.look()
+    assert server.gets == 1
+    one.clock.now += 0.02
+    one.bind(one.look())
+    assert numbers(one) == [1]
+
+
+def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    with served() as server:
+        one = driver(server, tmp_path)
+        server.says(lines(1))
+        one.poll()
+    error = stalls(Driver(one.source, bound=one.bound), HttpUnreachable, "ConnectError")
+    assert getattr(error, "patient", False)
+
+
+def test_pages_are_followed_by_link_and_staged_together(server: Served, tmp_path: Path) -> None:
+    def paged(asked: Asked) -> Answer:
+        page = int(asked.path.partition("page=")[2] or 1)
+        link = f'</rates?page={page + 1}>; rel="next", </rates?page=3>; rel="last"' if page < 3 else '<x>; rel="prev"'
+        return Answer(lines(page, page * 10).encode(), headers={"Link": link, "ETag": f'"{page}"'})
+
+    server.answer = paged
+    one = driver(server, tmp_path)
+    one.poll()
+    assert numbers(one) == [1, 10, 2, 20, 3, 30]
+    assert one.bound.frontier["polls"] == 1
+    assert validator(one) == '"1"'
+    assert not one.poll()
+
+
+def test_pages_are_followed_by_cursor(server: Served, tmp_path: Path) -> None:
+    def paged(asked: Asked) -> Answer:
+        at = int(asked.path.partition("after=")[2] or 0)
+        following = at + 2 if at < 4 else None
+        return Answer(json.dumps({"data": {"items": [{"n": at}, {"n": at + 1}]}, "next": following}).encode())
+
+    server.answer = paged
+    one = driver(server, tmp_path, rows="data.items", cursor=("next", "after"))
+    one.poll()
+    assert numbers(one) == [0, 1, 2, 3, 4, 5]
+    assert not one.poll()
+
+
+def test_a_page_that_fails_leaves_nothing_of_the_others(server: Served, tmp_path: Path) -> None:
+    def paged(asked: Asked) -> Answer:
+        if "page" in asked.path:
+            return Answer(status=503, headers={"Retry-After": "3"})
+        return Answer(lines(1).encode(), headers={"Link": '</rates?page=2>; rel="next"'})
+
+    server.answer = paged
+    one = driver(server, tmp_path)
+    stalls(one, HttpRefused, "503")
+
+
+def table(rows: list[int]) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"n": pa.array(rows, pa.int64())}), out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("format", "body", "given"),
+    [
+        (tg.Json("n long"), b'{"n": 1}\n{"n": 2}', {}),
+        (tg.Json("n long"), b' [ {"n": 1} ,\n {"n":\n 2} ] ', {}),
+        (tg.Json("n long"), b'{"next": null, "data": [{"n": 1, "more": {"data": [9]}}, {"n": 2}]}', {"rows": "data"}),
+        (tg.Csv("n long"), b"n\n1\n2\n", {}),
+        (tg.Parquet("n long"), table([1, 2]), {}),
+    ],
+)
+def test_bodies_are_read_by_the_formats_of_files(
+    server: Served, tmp_path: Path, format: Any, body: bytes, given: Any
+) -> None:
+    one = driver(server, tmp_path, format=format, **given)
+    server.says(body, ETag='"A"')
+    one.poll()
+    assert numbers(one) == [1, 2]
+
+
+def test_numbers_of_an_array_keep_all_their_digits(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path, format=tg.Json("n decimal(38,20), k long"))
+    server.says('[{"n": 12345678901234567.12345678901234567890, "k": 9007199254740993}]')
+    one.poll()
+    [row] = one.rows()
+    assert (str(row["n"]), row["k"]) == ("12345678901234567.12345678901234567890", 9007199254740993)
+
+
+def test_a_snapshot_over_http_tells_what_became_of_each_key(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path, merge="snapshot", key="n")
+    server.says('[{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]', ETag='"A"')
+    one.poll()
+    server.says('[{"n": 2, "s": "B"}, {"n": 3, "s": "c"}]', ETag='"B"')
+    one.poll()
+    server.says('[{"n": 3, "s": "c"}, {"n": 2, "s": "B"}]', ETag='"C"')  # another order
+    one.poll()
+    assert one.bound.frontier["polls"] == 2
+    assert validator(one) == '"C"'
+    found = [(row["n"], row["s"], row["_op"]) for row in one.rows(1)]
+    assert found == [(1, "a", "delete"), (2, "b", "before"), (2, "B", "update"), (3, "c", "insert")]
+
+
+def test_o5_no_second_get_of_what_is_staged(server: Served, tmp_path: Path) -> None:
+    server.says(lines(1, 2), ETag='"A"')
+    driver(server, tmp_path).look()  # staged, then the driver died
+    assert server.gets == 1
+    server.answer = lambda asked: Answer(status=304) if "if-none-match" in asked.headers else Answer(status=500)
+    one = driver(server, tmp_path)
+    one.bind(one.look())
+    assert numbers(one) == [1, 2]
+    assert [asked.headers.get("if-none-match") for asked in server.asked] == [None, '"A"']
+
+
+def test_secrets_are_looked_up_when_they_are_sent_and_shown_to_nobody(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("THE_TOKEN", "Bearer hunter2")
+    monkeypatch.setenv("THE_KEY", "k-hunter2")
+    given = {"headers": {"Authorization": "env:THE_TOKEN"}, "params": {"api_key": "env:THE_KEY", "page": "1"}}
+    one = driver(server, tmp_path, "/rates?of=eur", **given)
+    server.says(status=403)
+    error = stalls(one, HttpRefused, "403")
+    assert server.last.headers["authorization"] == "Bearer hunter2"
+    assert server.last.path == "/rates?of=eur&api_key=k-hunter2&page=1"
+    assert "hunter2" not in f"{error} {one.source!r} {json.dumps(dict(one.source.describe()))}"
+    server.says(lines(1), ETag='"A"')
+    one.clock.now += 60
+    one.poll()
+    assert "hunter2" not in state(one).encode()
+    with served() as other:
+        server.says(status=302, Location=f"{other.url}/stolen")
+        stalls(one, PagesAstray, "the headers have secrets")
+        assert not other.gets
+    assert f"GET {server.url}/rates " in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"format": tg.Json()}, InvalidArgument),
+        ({"format": "json"}, InvalidArgument),
+        ({"format": tg.Csv("n long"), "rows": "data"}, InvalidArgument),
+        ({"cursor": ("next", "after")}, InvalidArgument),
+        ({"rows": "data", "cursor": "next"}, InvalidArgument),
+        ({"max_bytes": 0}, InvalidArgument),
+        ({"timeout": 0}, InvalidArgument),
+        ({"headers": {"If-None-Match": "x"}}, InvalidArgument),
+        ({"headers": {"X": 1}}, InvalidArgument),
+        ({"headers": {"Authorization": "Bearer x"}}, SecretInClear),
+        ({"headers": {"X-Api-Key": "x"}}, SecretInClear),
+        ({"params": {"token": "x"}}, SecretInClear),
+        ({"url": "http://me:pw@example.org/"}, SecretInClear),
+        ({"url": "http://example.org/?api_key=7"}, SecretInClear),
+        ({"url": "ftp://example.org/"}, InvalidArgument),
+        ({"url": "example.org"}, InvalidArgument),
+        ({"url": None}, InvalidArgument),
+    ],
+)
+def test_what_cannot_be_is_refused_when_it_is_said(tmp_path: Path, given: Any, error: type[TidegaugeError]) -> None:
+    options: Any = {"url": "http://example.org/", "format": tg.Json("n long"), "staging": tmp_path, **given}
+    with pytest.raises(error):
+        tg.HttpSource(options.pop("url"), **options)
+
+
+def test_a_flow_without_the_client_says_which_extra_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "httpx2", None)
+    flow = tg.Dataflow("shop", store=f"sqlite:///{tmp_path}/flow.db")
+    made = tg.HttpSource("http://example.org/", format=tg.Json("n long"), staging=tmp_path)
+    with pytest.raises(HttpMissing, match=r"tidegauge\[http\]"):
+        flow.source("rates", made)
