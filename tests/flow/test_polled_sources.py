@@ -320,3 +320,40 @@ def test_tasks_of_spark_read_the_log_and_get_nothing_of_the_function(tmp_path: P
     flow.sink("orders", orders.filter("n % 2 = 0"), tg.DeltaSink(str(tmp_path / "orders")))
     flow.run("caught-up")
     assert sorted(tg.read_arrow(flow, "orders")["n"].to_pylist()) == list(range(0, 20, 2))
+
+
+def test_a_store_that_is_recovered_from_the_tables_has_the_state_and_fetches_nothing_again(world: Polled) -> None:
+    world.upstream.rows = [1, 2, 3, 4]
+    run = world.start()
+    run.catch_up()
+    run.abandon()
+    for path in world.root.glob("flow.db*"):
+        path.unlink()
+    tg.recover(world.make(world), env=world.env())
+    calls = len(world.upstream.calls)
+    world.upstream.rows.append(5)
+    world.clock.seconds += 60
+    run = world.start()
+    run.catch_up()
+    run.abandon()
+    assert world.upstream.calls[calls] == 4
+    assert numbers(world) == [1, 2, 3, 4, 5]
+
+
+def test_history_that_is_compacted_leaves_the_state_and_the_polls(world: Polled) -> None:
+    run = world.start()
+    for n in range(5):
+        world.upstream.rows.append(n)
+        for _ in range(8):
+            run.step()
+    run.abandon()
+    upper = world.loaded().flow.upper
+    assert upper >= 4
+    tg.compact(world.make(world), before=upper - 1, env=world.env())
+    calls = len(world.upstream.calls)
+    world.make = lambda one: flow_of(one, "late")
+    run = world.start()
+    run.catch_up()
+    run.abandon()
+    assert set(world.upstream.calls[calls:]) == {5}
+    assert numbers(world, "late") == numbers(world) == [0, 1, 2, 3, 4]

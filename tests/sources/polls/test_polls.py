@@ -38,6 +38,7 @@ from tidegauge.errors.polls import (
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.sources import RecordsLost
 from tidegauge.remap.binding import Bound
+from tidegauge.remap.fromtime import SourceState
 from tidegauge.sources.polls import poller
 from tidegauge.sources.polls.states import decoded, encoded
 
@@ -475,6 +476,19 @@ def test_a_new_incarnation_begins_without_a_state_in_a_log_of_its_own(tmp_path: 
     again.poll()
     assert numbers(again) == [1, 2, 3]
     assert upstream.calls == [None, None]
+
+
+def test_o7_a_state_that_is_no_functions_is_ignored_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    upstream = Pages(rows=[1])
+    known = SourceState(kind="odf/etag", source_id="odf/polling", value="A")
+    driver = Driver(polling(tmp_path, upstream), bound=Bound(state=known))
+    driver.poll()
+    assert upstream.calls[0] is None
+    assert "odf/etag" in caplog.text
+    assert driver.bound.state is not None
+    assert driver.bound.state.kind == "tidegauge/function"
 
 
 def test_files_of_drivers_that_died_are_cleared_away_and_no_others(tmp_path: Path) -> None:

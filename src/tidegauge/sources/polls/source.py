@@ -18,6 +18,7 @@ tasks, nor is anything that it holds.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -46,6 +47,8 @@ from tidegauge.sources.polls.states import decoded, encoded
 from tidegauge.sources.protocol import OnBadRecord, Split
 
 __all__ = ["KIND", "Fetched", "PollingSource", "kept", "seconds", "staging_at"]
+
+_log: Final = logging.getLogger(__name__)
 
 KIND: Final = "tidegauge/function"
 """The kind of the states of functions."""
@@ -214,6 +217,8 @@ class _Function:
     merging: Merging
 
     def __call__(self, state: SourceState | None) -> Brought | None:
+        if state is not None and state.kind != KIND:
+            _log.warning("source %s: its state of kind %s is no function's: all is fetched", self.source, state.kind)
         known = None if state is None or state.kind != KIND else decoded(state.value)
         try:
             said = self.function(known)
