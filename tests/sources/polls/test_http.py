@@ -469,8 +469,13 @@ def test_secrets_are_looked_up_when_they_are_sent_and_shown_to_nobody(
     assert "hunter2" not in state(one).encode()
     with served() as other:
         server.says(status=302, Location=f"{other.url}/stolen")
-        stalls(one, PagesAstray, "the headers have secrets")
+        stalls(one, PagesAstray, "the request has secrets")
         assert not other.gets
+        keyed = driver(server, tmp_path / "keyed", params={"api_key": "env:THE_KEY"})
+        stalls(keyed, PagesAstray, "the request has secrets")
+        assert not other.gets
+        server.says(status=302, Location="/moved")  # on the same server it is followed
+        stalls(keyed, HttpUnreachable, "TooManyRedirects")
     assert f"GET {server.url}/rates " in caplog.text
     assert "hunter2" not in caplog.text
 

@@ -207,10 +207,11 @@ class HttpFetch:
 
     def _stays(self, answer: Any) -> None:
         """Raise `PagesAstray` for a redirect that would show a secret to another server."""
-        if answer.has_redirect_location and any(map(secrets.is_reference, self.headers.values())):
+        given = (*self.headers.values(), *self.params.values())
+        if answer.has_redirect_location and any(map(secrets.is_reference, given)):
             there = urljoin(str(answer.url), answer.headers["location"])
             if not same_origin(there, self.url):
-                raise self._astray(f"lead to another server, {shown(there)}, and the headers have secrets")
+                raise self._astray(f"lead to another server, {shown(there)}, and the request has secrets")
 
     def _unreachable(self, error: str, detail: str) -> HttpUnreachable:
         return HttpUnreachable(source=self.source, url=shown(self.url), error=error, detail=detail)
