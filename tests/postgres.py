@@ -252,3 +252,27 @@ def postgres() -> Iterator[Server]:
     finally:
         server.stop()
         hidden.undo()
+
+
+LOGICAL: Final = {**SETTINGS, "wal_level": "logical", "max_replication_slots": "60", "max_wal_senders": "10"}
+"""What logical replication needs."""
+
+
+@pytest.fixture(scope="session")
+def logical() -> Iterator[Server]:
+    """A server to be shared, with room for many slots. Whoever stops it starts it again."""
+    server = Server(binaries() or missing(os.environ), settings=LOGICAL)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def own_logical() -> Iterator[Server]:
+    """One of the test's own."""
+    server = Server(binaries() or missing(os.environ), settings=LOGICAL)
+    try:
+        yield server
+    finally:
+        server.stop()

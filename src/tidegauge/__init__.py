@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from tidegauge.sources.polls.http import HttpSource as HttpSource
     from tidegauge.sources.polls.source import Fetched as Fetched
     from tidegauge.sources.polls.source import PollingSource as PollingSource
+    from tidegauge.sources.postgres.source import PostgresSource as PostgresSource
     from tidegauge.sources.push.socket import SocketSource as SocketSource
 else:
     __getattr__, __dir__, __all__ = names(
@@ -155,6 +156,7 @@ else:
             "sources.kafka.inquiry": "Topics",
             "sources.polls.http": "HttpSource",
             "sources.polls.source": "Fetched PollingSource",
+            "sources.postgres.source": "PostgresSource",
             "sources.push.socket": "SocketSource",
         },
     )

@@ -73,6 +73,7 @@ ON_KAFKA = [
     HOW_TO / "write-to-kafka.md",
 ]
 ON_POSTGRES = [HOW_TO / "write-to-postgresql.md"]
+ON_LOGICAL = [HOW_TO / "follow-a-database.md"]
 IN_STORES = [HOW_TO / "read-from-object-stores.md", HOW_TO / "write-to-object-stores.md"]
 NOT_PLAYED = {
     HOW_TO / "name-tables-in-a-catalog.md",
@@ -120,6 +121,18 @@ def test_what_the_page_shows_of_postgresql_happens(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("page", ON_LOGICAL, ids=lambda page: page.stem)
+def test_what_the_page_shows_of_a_database_happens(
+    page: Path, tmp_path: Path, warm: Warm, logical: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = logical.address(new_database(logical))
+    monkeypatch.setenv("DATABASE", database)
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    assert Play(page, folder, warm, {"DATABASE": database}).play() >= 3
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("page", IN_STORES, ids=lambda page: page.stem)
 def test_what_the_page_shows_of_object_stores_happens(
     page: Path, tmp_path: Path, warm: Warm, lake: Lake, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +150,9 @@ def test_every_tutorial_is_played() -> None:
 
 def test_every_page_of_the_how_to_guides_is_played() -> None:
     played = {
-        page for page in [*SOON, *ON_SPARK, *LOCAL, *ON_KAFKA, *ON_POSTGRES, *IN_STORES] if page.parent == HOW_TO
+        page
+        for page in [*SOON, *ON_SPARK, *LOCAL, *ON_KAFKA, *ON_POSTGRES, *ON_LOGICAL, *IN_STORES]
+        if page.parent == HOW_TO
     }
     assert set(HOW_TO.glob("*.md")) == played | NOT_PLAYED
 

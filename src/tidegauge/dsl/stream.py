@@ -214,6 +214,10 @@ class RowStream:
             )
         return replace(self, channel=name)
 
+    def table(self, name: str) -> RowStream:
+        """Return the rows of one table of a database: its stream, see `stream`."""
+        return self.stream(name)
+
 
 def _key(key: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns of a key. Raises `InvalidArgument`."""

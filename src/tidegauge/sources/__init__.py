@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidegauge.sources.polls.http import HttpSource as HttpSource
     from tidegauge.sources.polls.source import Fetched as Fetched
     from tidegauge.sources.polls.source import PollingSource as PollingSource
+    from tidegauge.sources.postgres.source import PostgresSource as PostgresSource
     from tidegauge.sources.protocol import BadRecord as BadRecord
     from tidegauge.sources.protocol import Source as Source
     from tidegauge.sources.protocol import Split as Split
@@ -53,6 +54,7 @@ else:
             "kafka.source": "KafkaSource",
             "polls.http": "HttpSource",
             "polls.source": "Fetched PollingSource",
+            "postgres.source": "PostgresSource",
             "protocol": "BadRecord Source Split",
             "push.protocol": "DecodedLater PushSource Received Subscription",
             "push.socket": "SocketSource",

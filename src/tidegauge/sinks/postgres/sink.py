@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from tidegauge.postgres.address import checked_address, database_identity, reached
 from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.envelope import Envelope, check_envelope, named_columns
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.location import LocalFiles
-from tidegauge.sinks.postgres.place import TableName, checked_address, database_identity, reached
+from tidegauge.sinks.postgres.place import TableName
 from tidegauge.sinks.postgres.staging import CheckedStager
 from tidegauge.sinks.postgres.types import check
 from tidegauge.sinks.protocol import OutputId

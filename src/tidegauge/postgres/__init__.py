@@ -1,0 +1,1 @@
+"""How a database of PostgreSQL is named and reached, for sources and sinks."""

@@ -1,0 +1,1 @@
+"""PostgreSQL as a source: its tables as they were at one place of its log, and every transaction since."""

@@ -1,0 +1,231 @@
+"""Chunks: the records that wait for their epoch. One is what a transaction changed in one table, or a piece of that.
+
+A chunk holds the messages of the server as they came, or says where in a file they are; tasks take them apart. Small
+transactions make small chunks, which are decoded together; a large one lies in files, and makes several.
+
+    INLINE     messages, with their lengths
+    FILED      the lengths (little-endian, 4 bytes each) and the messages, in a file
+    SNAPSHOT   lines of CSV in a file: rows as they were at the beginning
+    EMPTIED    nothing: the table was truncated
+
+Invariant: the rows of chunks depend on the changes alone, not on how these were cut into chunks.
+
+>>> chunk = Chunk(lsn=7, at=0, kind=INLINE, shape="s", first=0, count=1, lengths=b"\\1\\0\\0\\0", data=b"I")
+>>> batch_of([chunk]).num_rows
+1
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegauge.errors.postgressource import SourceTableTruncated, TableChanged, ValueUnfit
+from tidegauge.errors.push import PieceUnreadable
+from tidegauge.lazy import library
+from tidegauge.operations import INSERT, OP
+from tidegauge.remap.fromtime.lsn import WAL, Lsn
+from tidegauge.sources.metadata import TIMESTAMP
+from tidegauge.sources.postgres.rows import SEQUENCE, ChangePlaces, changed, sequence
+from tidegauge.sources.postgres.values import values
+from tidegauge.sources.postgres.wire import TableShape
+from tidegauge.sources.protocol import BadRecord, OnBadRecord
+
+__all__ = ["EMPTIED", "FILED", "INLINE", "SNAPSHOT", "Chunk", "batch_of", "decoded"]
+
+csv: Final = library("pyarrow.csv")
+pc: Final = library("pyarrow.compute")
+
+INLINE, FILED, SNAPSHOT, EMPTIED = range(4)
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("_partition", pa.string()),
+        ("_offset", pa.int64()),
+        ("_at", pa.int64()),
+        ("_kind", pa.int8()),
+        ("_shape", pa.dictionary(pa.int32(), pa.string())),
+        ("_first", pa.int64()),
+        ("_count", pa.int64()),
+        ("_lengths", pa.binary()),
+        ("_data", pa.binary()),
+        ("_file", pa.string()),
+        ("_from", pa.int64()),
+        ("_size", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A record. lsn: the place of the commit. at: when that was, in microseconds since 1970. shape: of the table, as
+    text. first: the number of its first change in the transaction. file, start, size: where its bytes are, if there.
+    """
+
+    lsn: int
+    at: int
+    kind: int
+    shape: str
+    first: int
+    count: int
+    lengths: bytes = b""
+    data: bytes = b""
+    file: str = ""
+    start: int = 0
+    size: int = 0
+
+
+def batch_of(chunks: Sequence[Chunk]) -> pa.RecordBatch:
+    """Return chunks of one stream as a batch of records with their places."""
+    columns: list[Any] = [
+        [WAL] * len(chunks),
+        *([getattr(one, name) for one in chunks] for name in ("lsn", "at", "kind", "shape", "first", "count")),
+        *([getattr(one, name) for one in chunks] for name in ("lengths", "data", "file", "start", "size")),
+    ]
+    arrays = [
+        pa.array(values, pa.string()).dictionary_encode() if field.name == "_shape" else pa.array(values, field.type)
+        for values, field in zip(columns, _SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_record: OnBadRecord) -> pa.RecordBatch:
+    """Return the rows of records of one stream, in these columns, in the order of the records.
+
+    Raises `TableChanged`, `SourceTableTruncated`, `ReplicationBroken`, `PieceUnreadable`.
+    """
+    wanted = {field.name: field.type for field in columns if field.name not in _OURS}
+    parts = [_rows(run, shape, kind, wanted, columns, table, on_bad_record) for kind, shape, run in _runs(records)]
+    if not parts:
+        return _none(columns)
+    return parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
+_OURS: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp"})
+
+
+def _none(columns: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)
+
+
+def _runs(records: pa.RecordBatch) -> Iterator[tuple[int, TableShape, pa.RecordBatch]]:
+    """Yield neighbours that are decoded together: inline ones of one shape, and each other one for itself."""
+    kinds = records["_kind"].to_numpy(zero_copy_only=False)
+    shapes = records["_shape"]
+    codes = shapes.indices.to_numpy(zero_copy_only=False)
+    cuts = np.flatnonzero((kinds[1:] != INLINE) | (kinds[:-1] != INLINE) | (codes[1:] != codes[:-1])) + 1
+    bounds = [0, *cuts.tolist(), len(kinds)]
+    for lower, upper in itertools.pairwise(bounds):
+        if upper > lower:
+            shape = TableShape.decoded(shapes.dictionary[int(codes[lower])].as_py())
+            yield int(kinds[lower]), shape, records.slice(lower, upper - lower)
+
+
+def _rows(
+    records: pa.RecordBatch,
+    shape: TableShape,
+    kind: int,
+    wanted: Mapping[str, Any],
+    columns: pa.Schema,
+    table: str,
+    on_bad_record: OnBadRecord,
+) -> pa.RecordBatch:
+    lsns = records["_offset"].to_numpy(zero_copy_only=False)
+    if kind == EMPTIED:
+        raise SourceTableTruncated(table=table, lsn=str(Lsn(int(lsns[0]))))
+    if gone := [name for name in wanted if name not in shape.columns]:
+        detail = f"it has no column {gone[0]!r} at {Lsn(int(lsns[0]))}; it has {', '.join(shape.columns)}"
+        raise TableChanged(table=table, detail=detail)
+    if kind == SNAPSHOT:
+        made = _snapshot(records, shape, wanted, table, on_bad_record)
+        of = np.zeros(len(made[OP]), np.int64)
+    else:
+        data, lengths, counts = _messages(records, kind)
+        firsts = records["_first"].to_numpy(zero_copy_only=False)
+        record = np.repeat(np.arange(len(counts)), counts)
+        numbers = np.arange(len(lengths)) - np.repeat(np.cumsum(counts) - counts - firsts, counts)
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        made, message, bad = changed(
+            data, starts, ends, ChangePlaces(lsns[record], numbers), shape.columns, wanted, table
+        )
+        of = record[message]
+        for one in bad:
+            raw = data[starts[one.index] : ends[one.index]].tobytes()
+            on_bad_record(BadRecord(WAL, int(lsns[record[one.index]]), raw, one.code, one.message))
+    taken = pa.array(of)
+    made["_partition"] = pa.repeat(pa.scalar(WAL, pa.string()), len(of))
+    made["_offset"] = records["_offset"].take(taken)
+    made["_timestamp"] = records["_at"].take(taken).cast(TIMESTAMP)
+    return pa.RecordBatch.from_arrays([made[name] for name in columns.names], schema=columns)
+
+
+def _messages(records: pa.RecordBatch, kind: int) -> tuple[Any, Any, Any]:
+    """Return the bytes of the messages of records, their lengths one by one, and how many each record has."""
+    counts = records["_count"].to_numpy(zero_copy_only=False)
+    if kind == INLINE:
+        data, lengths = (
+            np.frombuffer(b"".join(records[name].to_pylist()), np.uint8) for name in ("_data", "_lengths")
+        )
+    else:
+        whole = np.frombuffer(_filed(records), np.uint8)
+        lengths, data = whole[: 4 * int(counts[0])], whole[4 * int(counts[0]) :]
+    return data, lengths.view("<u4").astype(np.int64), counts
+
+
+def _filed(record: pa.RecordBatch) -> bytes:
+    """Return the bytes of a record that are in a file. Raises `PieceUnreadable`."""
+    path, start, size = (record[name][0].as_py() for name in ("_file", "_from", "_size"))
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(start)
+            found = file.read(size)
+    except OSError as error:
+        raise PieceUnreadable(path=path, detail=str(error)) from error
+    if len(found) != size:
+        raise PieceUnreadable(path=path, detail=f"it ends at {start + len(found)}, and {start + size} were written")
+    return found
+
+
+def _snapshot(
+    record: pa.RecordBatch, shape: TableShape, wanted: Mapping[str, Any], table: str, on_bad_record: OnBadRecord
+) -> dict[str, Any]:
+    """Return the rows of a piece of a snapshot."""
+    lines = _filed(record)
+    found = csv.read_csv(
+        pa.BufferReader(lines),
+        read_options=csv.ReadOptions(column_names=list(shape.columns), use_threads=False, block_size=len(lines) + 1),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(shape.columns, pa.binary()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    ).combine_chunks()
+    lsn, first = record["_offset"][0].as_py(), record["_first"][0].as_py()
+    made: dict[str, Any] = {}
+    wrong: dict[int, ValueUnfit] = {}
+    for name, kind in wanted.items():
+        texts = found[name].combine_chunks()
+        made[name], unfit = values(texts, kind)
+        for row in unfit:
+            shown = repr(texts[row].as_py()[:60].decode(errors="backslashreplace"))
+            wrong.setdefault(row, ValueUnfit(column=name, table=table, value=shown, type=str(kind)))
+    numbers = first + np.arange(found.num_rows)
+    made[OP] = pa.repeat(pa.scalar(INSERT, pa.string()), found.num_rows)
+    made[SEQUENCE] = sequence(np.full(found.num_rows, lsn, np.int64), numbers)
+    if wrong:
+        for row, error in sorted(wrong.items()):
+            raw = repr({name: found[name][row].as_py() for name in shape.columns}).encode()
+            on_bad_record(BadRecord(WAL, lsn, raw, error.code, error.summary))
+        keep = np.ones(found.num_rows, np.bool_)
+        keep[list(wrong)] = False
+        made = {name: column.filter(pa.array(keep)) for name, column in made.items()}
+    return made

@@ -1,0 +1,189 @@
+"""The folder of a source: what the server gives once, and is needed until every output has it.
+
+    columns.json   the columns of each table when it was declared first, and the server's number of it
+    slot.json      the slot that was made for this flow, and the snapshot that begins at its place
+    told.json      how far the server was told that everything is durable
+    snapshot/      the rows as they were at that place, as CSV
+    spill/         large transactions that wait for their epoch
+
+Invariants. `slot.json` names a slot before it is made, so one that is found is known to be this flow's. It says where
+the snapshot is only when all of it is on the disk. What `spill` holds comes again; all else is written durably.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.disk import make_folder, synchronise, write_durably
+
+__all__ = ["DeclaredColumns", "SlotRecord", "SnapshotPiece", "SourceFolder"]
+
+_RUN: Final = uuid.uuid4().hex
+"""Tells what this process spilled from what others left."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece:
+    """Some rows of a snapshot: where their lines are in a file, how many, and the number of the first."""
+
+    file: str
+    start: int
+    size: int
+    count: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRecord:
+    """A slot of this flow. identity: of the server. incarnation: of the source. point: where the stream begins and
+    the snapshot is, 0 while both are being made. at: when that was, in microseconds since 1970.
+
+    pieces, shapes: of the snapshot, by stream. done: every output has it, and its files are gone.
+    """
+
+    slot: str
+    identity: str
+    incarnation: int
+    point: int = 0
+    at: int = 0
+    pieces: Mapping[str, Sequence[SnapshotPiece]] = field(default_factory=dict)
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredColumns:
+    """The columns of tables by name, and the server's numbers of them."""
+
+    schemas: Mapping[str, pa.Schema]
+    oids: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFolder:
+    """The folder."""
+
+    path: str
+
+    def columns(self) -> DeclaredColumns | None:
+        """Return the columns that were declared first, None before."""
+        found = self._read("columns.json")
+        if found is None:
+            return None
+        return DeclaredColumns(
+            {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one["arrow"]))) for name, one in found.items()},
+            {name: one["oid"] for name, one in found.items()},
+        )
+
+    def keep_columns(self, columns: DeclaredColumns) -> None:
+        """Keep the columns."""
+        said = {
+            name: {
+                "oid": columns.oids[name],
+                "columns": {one.name: str(one.type) for one in schema},
+                "arrow": base64.b64encode(schema.serialize().to_pybytes()).decode(),
+            }
+            for name, schema in columns.schemas.items()
+        }
+        self._write("columns.json", said)
+
+    def slot(self) -> SlotRecord | None:
+        """Return the facts of the slot, None where none was made."""
+        found = self._read("slot.json")
+        if found is None:
+            return None
+        pieces = {
+            stream: tuple(SnapshotPiece(**one) for one in listed) for stream, listed in found.pop("pieces").items()
+        }
+        return SlotRecord(**found, pieces=pieces)
+
+    def keep_slot(self, record: SlotRecord) -> None:
+        """Keep the facts of the slot."""
+        self._write("slot.json", asdict(record))
+
+    def told(self) -> int:
+        """Return the place before which the server was told that everything is durable, 0 where it was not."""
+        found = self._read("told.json")
+        return 0 if found is None else int(found["before"])
+
+    def keep_told(self, lsn: int) -> None:
+        """Keep that the server is about to be told."""
+        self._write("told.json", {"before": lsn}, durable=False)
+
+    def whole(self, record: SlotRecord) -> bool:
+        """Whether all files of a snapshot are there, at least as long as they were."""
+        return all(
+            Path(piece.file).is_file() and Path(piece.file).stat().st_size >= piece.start + piece.size
+            for pieces in record.pieces.values()
+            for piece in pieces
+        )
+
+    @property
+    def snapshot(self) -> Path:
+        """Where the files of the snapshot are."""
+        return Path(self.path, "snapshot")
+
+    def clear_snapshot(self) -> None:
+        """Remove the files of the snapshot."""
+        shutil.rmtree(self.snapshot, ignore_errors=True)
+
+    def spill(self, lsn: int, data: bytes) -> tuple[str, int]:
+        """Write bytes of a transaction to its file, and return its path and where they begin. Raises `OSError`."""
+        path = Path(self.path, "spill", f"{lsn:016X}-{_RUN}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            start = file.tell()
+            file.write(data)
+        return str(path), start
+
+    def clear_spill(self, before: int) -> None:
+        """Remove the transactions before a place, and what other processes left."""
+        for name in _names(Path(self.path, "spill")):
+            lsn, _, run = name.partition("-")
+            if run != _RUN or int(lsn, 16) < before:
+                with suppress(OSError):
+                    Path(self.path, "spill", name).unlink()
+
+    def forget_spill(self, from_lsn: int) -> None:
+        """Remove the transactions from a place on, which come again."""
+        for name in _names(Path(self.path, "spill")):
+            if int(name.partition("-")[0], 16) >= from_lsn:
+                with suppress(OSError):
+                    Path(self.path, "spill", name).unlink()
+
+    def _read(self, name: str) -> Any:
+        try:
+            return json.loads(Path(self.path, name).read_text())
+        except FileNotFoundError:
+            return None
+
+    def _write(self, name: str, said: Any, *, durable: bool = True) -> None:
+        folder = Path(self.path)
+        make_folder(folder)
+        beside = folder / f".{name}.{uuid.uuid4().hex}"
+        data = json.dumps(said, indent=1).encode()
+        if not durable:
+            beside.write_bytes(data)
+            beside.replace(folder / name)
+            return
+        write_durably(beside, data)
+        beside.replace(folder / name)
+        synchronise(folder)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []

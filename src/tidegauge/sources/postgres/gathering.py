@@ -1,0 +1,197 @@
+"""Transactions as they come, message by message: the changes of each table, until the commit.
+
+A transaction that grows beyond `SPILL` bytes is written to files as it comes, so memory does not grow with it.
+
+Invariants. Only a commit gives chunks. `reached` is the first place from where on changes are still to come: one
+beyond the last commit, or where the server said that it is when no transaction was under way.
+
+>>> gathering = Gathering({("public", "orders"): "orders"}, 0, write=lambda lsn, data: ("file", 0))
+>>> gathering.progress(0x20)
+>>> gathering.reached, gathering.taken()
+(32, {})
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidegauge.errors.postgressource import ReplicationBroken
+from tidegauge.sources.postgres.chunks import EMPTIED, FILED, INLINE, Chunk
+from tidegauge.sources.postgres.wire import (
+    CHANGES,
+    PASSED,
+    Begin,
+    TableShape,
+    begin_of,
+    commit_of,
+    relation_of,
+    truncated,
+)
+
+__all__ = ["SPILL", "Gathering"]
+
+SPILL: Final = 8 << 20
+"""Bytes of a transaction from which on it is written to files."""
+_FILED: Final = 4 << 20
+"""Bytes of a chunk in a file."""
+_MOST: Final = 1 << 31
+"""Changes of a transaction in one table: `_sequence` counts no further."""
+_OID: Final = struct.Struct(">I")
+
+
+@dataclass(slots=True)
+class _OpenChanges:
+    """Changes of one table in the transaction that is under way."""
+
+    shape: str
+    first: int
+    messages: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+class Gathering:
+    """The changes that are here. streams: the names of streams by schema and table. write: writes the bytes of a
+    transaction to a file, and returns its path and where they begin there."""
+
+    def __init__(
+        self, streams: Mapping[tuple[str, str], str], reached: int, write: Callable[[int, bytes], tuple[str, int]]
+    ) -> None:
+        self.reached = reached
+        self.changes = 0
+        """How many changes have come that are committed and not taken."""
+        self.size = 0
+        self._streams: Final = streams
+        self._write: Final = write
+        self._begun: Begin | None = None
+        self._shapes: dict[int, tuple[str, str]] = {}
+        """Of each table, by the server's number: its stream, "" for none, and its shape."""
+        self._pending: dict[str, _OpenChanges] = {}
+        self._counts: dict[str, int] = {}
+        self._open: dict[str, list[Chunk]] = {}
+        self._open_size = 0
+        self._whole: dict[str, list[Chunk]] = {}
+
+    @property
+    def within(self) -> bool:
+        """Whether a transaction is under way."""
+        return self._begun is not None
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks are whole."""
+        return sum(map(len, self._whole.values()))
+
+    def progress(self, lsn: int) -> None:
+        """Take in that the server has sent everything before a place."""
+        if self._begun is None:
+            self.reached = max(self.reached, lsn)
+
+    def taken(self) -> dict[str, list[Chunk]]:
+        """Return the chunks of each stream that are whole, and forget them."""
+        found, self._whole = self._whole, {}
+        self.changes = self.size = 0
+        return found
+
+    def take(self, message: bytes) -> TableShape | None:
+        """Take in a message; return the shape of a table that it told. Raises `ReplicationBroken`."""
+        kind = message[0]
+        if kind in CHANGES:
+            self._change(message)
+        elif kind == ord("B"):
+            self._begun = begin_of(message)
+        elif kind == ord("C"):
+            self._commit(message)
+        elif kind == ord("R"):
+            shape = relation_of(message)
+            stream = self._streams.get((shape.schema, shape.table), "")
+            self._shapes[shape.oid] = (stream, shape.encoded())
+            return shape if stream else None
+        elif kind == ord("T"):
+            for oid in truncated(message):
+                self._empty(oid)
+        elif kind not in PASSED:
+            raise ReplicationBroken(message=repr(message[:40]), problem="it is of an unknown kind")
+        return None
+
+    def _change(self, message: bytes) -> None:
+        stream, shape = self._known(_OID.unpack_from(message, 1)[0], message)
+        if not stream:
+            return
+        pending = self._pending.get(stream)
+        if pending is None or pending.shape != shape:
+            if pending is not None:
+                self._cut(stream)
+            pending = self._pending[stream] = _OpenChanges(shape, self._counts.get(stream, 0))
+        pending.messages.append(message)
+        pending.size += len(message)
+        self._open_size += len(message)
+        if self._open_size > SPILL and pending.size > _FILED:
+            self._spill()
+
+    def _known(self, oid: int, message: bytes) -> tuple[str, str]:
+        if self._begun is None or oid not in self._shapes:
+            problem = "it stands in no transaction" if self._begun is None else f"the table {oid} was not described"
+            raise ReplicationBroken(message=repr(message[:40]), problem=problem)
+        return self._shapes[oid]
+
+    def _empty(self, oid: int) -> None:
+        """Take in that a table was truncated."""
+        stream, shape = self._known(oid, b"T")
+        if stream:
+            self._cut(stream)
+            self._add(stream, Chunk(self._lsn, self._at, EMPTIED, shape, self._counts.get(stream, 0), 0))
+
+    def _spill(self) -> None:
+        """Write to files the large parts of the transaction; small parts of other tables stay."""
+        for stream in [one for one, pending in self._pending.items() if pending.size > _FILED]:
+            self._cut(stream, filed=True)
+
+    def _cut(self, stream: str, *, filed: bool = False) -> None:
+        """Make a chunk of the pending changes of a stream."""
+        pending = self._pending.pop(stream, None)
+        if pending is None:
+            return
+        count = len(pending.messages)
+        self._counts[stream] = pending.first + count
+        if self._counts[stream] > _MOST:
+            problem = f"it changed more than {_MOST} rows of {stream}, and no more can be told apart"
+            raise ReplicationBroken(message=f"a transaction at {self._lsn}", problem=problem)
+        lengths, data = struct.pack(f"<{count}I", *map(len, pending.messages)), b"".join(pending.messages)
+        if not filed:
+            self._add(stream, Chunk(self._lsn, self._at, INLINE, pending.shape, pending.first, count, lengths, data))
+            return
+        path, start = self._write(self._lsn, lengths + data)
+        self._open_size -= pending.size
+        size = len(lengths) + len(data)
+        chunk = Chunk(
+            self._lsn, self._at, FILED, pending.shape, pending.first, count, file=path, start=start, size=size
+        )
+        self._add(stream, chunk)
+
+    def _add(self, stream: str, chunk: Chunk) -> None:
+        self._open.setdefault(stream, []).append(chunk)
+
+    @property
+    def _lsn(self) -> int:
+        return 0 if self._begun is None else self._begun.lsn
+
+    @property
+    def _at(self) -> int:
+        return 0 if self._begun is None else self._begun.at
+
+    def _commit(self, message: bytes) -> None:
+        if self._begun is None or commit_of(message) != self._begun.lsn:
+            raise ReplicationBroken(
+                message=repr(message[:40]), problem="it is no commit of the transaction under way"
+            )
+        for stream in list(self._pending):
+            self._cut(stream)
+        for stream, chunks in self._open.items():
+            self._whole.setdefault(stream, []).extend(chunks)
+            self.changes += sum(one.count for one in chunks)
+            self.size += sum(len(one.data) for one in chunks)
+        self.reached = self._begun.lsn + 1
+        self._begun, self._open, self._open_size, self._counts = None, {}, 0, {}

@@ -1,0 +1,157 @@
+"""A session of a sender of the log: its identity, a slot, and the stream of messages, over psycopg alone.
+
+Invariant: nothing waits longer than it is told to. An error of the server is one of `sessions.explained`.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tidegauge.errors.postgressource import ReplicationBroken, ServerAway, SlotLost
+from tidegauge.remap.fromtime.lsn import Lsn
+from tidegauge.sources.postgres.sessions import DatabasePlace, error_of, explained, replicating
+from tidegauge.sources.postgres.wire import status
+
+__all__ = ["SILENCE", "LogSender", "payload"]
+
+SILENCE: Final = 30.0
+"""Seconds after which a server that says nothing is taken to be away: it is asked to answer each second."""
+_ASK: Final = 1.0
+
+
+class LogSender:
+    """One session. Its methods are called one at a time."""
+
+    def __init__(self, place: DatabasePlace, slot: str) -> None:
+        self._place: Final = place
+        self._slot: Final = slot
+        self._connection: Final = replicating(place)
+        self._pg: Final[Any] = self._connection.pgconn
+        self._heard = self._asked = time.monotonic()
+        self._making = False
+
+    def identity(self) -> str:
+        """Return which server, which timeline of it, and which database this is."""
+        with explained(self._place, self._slot):
+            row = self._connection.execute("IDENTIFY_SYSTEM").fetchone()
+        assert row is not None  # noqa: S101 - the command gives one row
+        system, timeline, _, database = row
+        return f"system {system}, timeline {timeline}, database {database}"
+
+    def drop(self) -> None:
+        """Drop the slot."""
+        with explained(self._place, self._slot):
+            self._connection.execute(f'DROP_REPLICATION_SLOT "{self._slot}"'.encode())
+
+    def make(self) -> None:
+        """Begin to make the slot. The server waits until all transactions that are open now have ended."""
+        self._pg.nonblocking = 1
+        self._pg.send_query(f"CREATE_REPLICATION_SLOT \"{self._slot}\" LOGICAL pgoutput (SNAPSHOT 'export')".encode())
+        self._pg.flush()
+        self._making = True
+
+    def made(self, seconds: float) -> tuple[int, str] | None:
+        """Return where the slot begins and the name of the snapshot, None if it is not made yet."""
+        until = time.monotonic() + seconds
+        while self._pg.is_busy():
+            left = until - time.monotonic()
+            if left <= 0:
+                return None
+            if select.select([self._pg.socket], [], [], left)[0]:
+                with explained(self._place, self._slot):
+                    self._pg.consume_input()
+        found: tuple[int, str] | None = None
+        while (result := self._pg.get_result()) is not None:
+            if message := result.error_message:
+                raise self._error(result, message)
+            found = Lsn.parse(result.get_value(0, 1).decode()).value, result.get_value(0, 2).decode()
+        if found is None:
+            raise ServerAway(source=self._place.shown, detail="it made no slot, and did not say why")
+        self._making = False
+        return found
+
+    def start(self, publication: str, lsn: int) -> None:
+        """Begin to receive the stream from a place on."""
+        quoted = publication.replace("'", "''").replace('"', '""')
+        with explained(self._place, self._slot):
+            self._pg.nonblocking = 0
+            self._connection.execute(
+                f'START_REPLICATION SLOT "{self._slot}" LOGICAL {Lsn(lsn)} '
+                f"(proto_version '1', publication_names '\"{quoted}\"')".encode()
+            )
+        self._pg.nonblocking = 1
+        self._heard = time.monotonic()
+
+    def frames(self) -> Iterator[bytes]:
+        """Yield the frames that are here, without waiting."""
+        taken = False
+        while True:
+            size, data = self._pg.get_copy_data(1)
+            if size > 0:
+                taken = True
+                yield data
+                continue
+            if size == 0 and not taken:
+                taken = True
+                with explained(self._place, self._slot):
+                    self._pg.consume_input()
+                continue
+            if size < 0:
+                self._over()
+            return
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something comes, or the time is over. Raises `TimeoutError` after a long silence."""
+        if select.select([self._pg.socket], [], [], max(seconds, 0))[0]:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > SILENCE:
+            raise TimeoutError(f"{self._place.shown} has said nothing for {SILENCE:.0f} seconds")
+
+    def tell(self, received: int, flushed: int, *, now: bool = False) -> None:
+        """Say how far we are, and ask for an answer: at most once a second, unless `now`."""
+        at = time.monotonic()
+        if not now and at - self._asked < _ASK:
+            return
+        self._asked = at
+        with explained(self._place, self._slot):
+            self._pg.put_copy_data(status(received, flushed, time.time_ns() // 1000, reply=True))
+            self._pg.flush()
+
+    def close(self) -> None:
+        """End the session at once."""
+        if self._making:  # the server would go on waiting for other transactions, and does not see that we are gone
+            threading.Thread(target=self._pg.get_cancel().cancel, daemon=True).start()
+        self._connection.close()
+
+    def _over(self) -> None:
+        """Raise why the stream has ended."""
+        result = self._pg.get_result()
+        message = b"" if result is None else result.error_message
+        if not message:
+            raise ServerAway(source=self._place.shown, detail="it ended the stream")
+        raise self._error(result, message)
+
+    def _error(self, result: Any, message: Any) -> Exception:
+        text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+        state = (result.error_field(ord("C")) or b"").decode()
+        found = error_of(self._place.shown, self._slot, state, " ".join(text.split())[:500])
+        if state == "42704" and "slot" in text:
+            return SlotLost(source=self._place.shown, slot=self._slot, detail=" ".join(text.split()))
+        return found
+
+
+def payload(frame: bytes) -> tuple[int, bytes]:
+    """Return of a frame the place that the server has come to, 0 for data; and the message, empty without one.
+
+    Raises `ReplicationBroken`.
+    """
+    kind = frame[:1]
+    if kind == b"w" and len(frame) > 25:
+        return 0, bytes(frame[25:])
+    if kind == b"k" and len(frame) == 18:
+        return int.from_bytes(frame[1:9], "big"), b""
+    raise ReplicationBroken(message=repr(bytes(frame[:40])), problem="it is neither data nor a sign of life")

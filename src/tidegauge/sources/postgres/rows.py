@@ -1,0 +1,150 @@
+"""From changes to rows, with the operation and the order of each.
+
+    insert                         insert
+    update                         update                  the key is as it was
+    update, with the old key       delete, insert          the key was changed: the old one goes
+    update, with the old row       delete, insert          replica identity FULL: any column may be somebody's key
+    delete                         delete                  with the old key alone, or the old row
+
+`_sequence` tells the order: the place of the commit, and the number of the change within its transaction.
+
+Invariants. A change gives its rows together, or none: where one of its values is unfit, or is an unchanged one that
+the server did not send, the change is a bad record. Rows depend on the changes alone, not on what they came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegauge.errors.postgressource import UnchangedValueMissing, ValueUnfit
+from tidegauge.operations import DELETE, INSERT, OP, UPDATE
+from tidegauge.sources.postgres import tuples
+from tidegauge.sources.postgres.values import gathered, values
+
+__all__ = ["SEQUENCE", "SEQUENCE_TYPE", "Bad", "ChangePlaces", "changed", "sequence"]
+
+SEQUENCE: Final = "_sequence"
+SEQUENCE_TYPE: Final = pa.decimal128(38, 0)
+"""The place of the commit times 2**32, plus the number of the change."""
+_WORDS: Final = pa.array([INSERT, UPDATE, DELETE], pa.string())
+_SHOWN: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlaces:
+    """Where changes are: of each message, the place of its commit, and its number in its transaction."""
+
+    lsns: Any
+    numbers: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A change that makes no row. index: which of the messages."""
+
+    index: int
+    code: str
+    message: str
+
+
+def sequence(lsns: Any, numbers: Any) -> Any:
+    """Return the values of `_sequence`. numbers: below 2**32.
+
+    >>> sequence(np.array([1, 0]), np.array([2, 3])).to_pylist()
+    [Decimal('4294967298'), Decimal('3')]
+    """
+    halves = np.empty((len(lsns), 2), np.uint64)
+    unsigned = np.asarray(lsns).astype(np.uint64)
+    halves[:, 0] = (unsigned << np.uint64(32)) | np.asarray(numbers).astype(np.uint64)
+    halves[:, 1] = unsigned >> np.uint64(32)
+    return pa.Array.from_buffers(SEQUENCE_TYPE, len(lsns), [None, pa.py_buffer(halves.tobytes())])
+
+
+def changed(
+    data: Any,
+    starts: Any,
+    ends: Any,
+    places: ChangePlaces,
+    columns: Sequence[str],
+    wanted: Mapping[str, Any],
+    table: str,
+) -> tuple[dict[str, Any], Any, list[Bad]]:
+    """Return the rows that messages of one table make: columns by name, of each row its message, and bad changes.
+
+    columns: those of the messages, in order. wanted: the columns of the rows with their types; all are among them.
+    """
+    found = tuples.read(data, starts, ends, len(columns))
+    rows = _ChangedRows.of(found)
+    good = np.ones(len(starts), np.bool_)
+    bad: dict[int, Bad] = {}
+    made: dict[str, Any] = {}
+    for name, kind in wanted.items():
+        at = columns.index(name)
+        kinds, begin, size = rows.column(at)
+        missing = np.flatnonzero(kinds == tuples.UNCHANGED)
+        for row in missing.tolist():
+            error = UnchangedValueMissing(column=name, table=table)
+            bad.setdefault(int(rows.message[row]), Bad(int(rows.message[row]), error.code, error.summary))
+        texts = gathered(data, begin, size, kinds == tuples.TEXT)
+        made[name], unfit = values(texts, kind)
+        for row in unfit:
+            shown = repr(texts[row].as_py()[:_SHOWN].decode(errors="backslashreplace"))
+            wrong = ValueUnfit(column=name, table=table, value=shown, type=str(kind))
+            bad.setdefault(int(rows.message[row]), Bad(int(rows.message[row]), wrong.code, wrong.summary))
+    made[OP] = _WORDS.take(pa.array(rows.words))
+    message = rows.message
+    made[SEQUENCE] = sequence(places.lsns[message], 2 * places.numbers[message] + rows.second)
+    if bad:
+        good[list(bad)] = False
+        keep = pa.array(good[message])
+        made = {name: column.filter(keep) for name, column in made.items()}
+        message = message[good[message]]
+    return made, message, [bad[index] for index in sorted(bad)]
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedRows:
+    """The rows of some changes. message: of each row. words: indices of `_WORDS`. second: 1 for the row after another
+    of the same change. old, new: which rows are made of old and new tuples, in the order of `found`'s cells."""
+
+    found: tuples.Changes
+    message: Any
+    words: Any
+    second: Any
+    old: Any
+    new: Any
+
+    @classmethod
+    def of(cls, found: tuples.Changes) -> _ChangedRows:
+        count = np.zeros(len(found.kinds), np.int64)
+        count[found.with_old] += 1
+        count[found.with_new] += 1
+        first = np.cumsum(count) - count
+        message = np.repeat(np.arange(len(count)), count)
+        both = np.zeros(len(count), np.bool_)
+        both[found.with_old] = True
+        old, new = first[found.with_old], first[found.with_new] + both[found.with_new]
+        words = np.empty(len(message), np.int8)
+        words[old] = 2
+        words[new] = np.where((found.kinds == tuples.UPDATED) & ~both, 1, 0)[found.with_new]
+        second = np.zeros(len(message), np.int64)
+        second[new] = both[found.with_new]
+        return cls(found, message, words, second, old, new)
+
+    def column(self, at: int) -> tuple[Any, Any, Any]:
+        """Return the kinds, starts and sizes of a column's cells; an unchanged value is that of the old row."""
+        found = self.found
+        kinds = np.empty(len(self.message), np.uint8)
+        starts = np.empty(len(self.message), np.int64)
+        sizes = np.empty(len(self.message), np.int64)
+        for rows, cells in ((self.old, found.old), (self.new, found.new)):
+            kinds[rows], starts[rows], sizes[rows] = cells.kinds[at], cells.starts[at], cells.sizes[at]
+        whole = (kinds == tuples.UNCHANGED) & (found.marks[self.message] == tuples.OLD)
+        gone = np.flatnonzero(whole & (self.second == 1))
+        kinds[gone], starts[gone], sizes[gone] = kinds[gone - 1], starts[gone - 1], sizes[gone - 1]
+        return kinds, starts, sizes

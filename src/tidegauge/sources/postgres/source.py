@@ -1,0 +1,204 @@
+"""`PostgresSource`: tables of a database, as they were when the flow began, and every change since.
+
+    database -> slot -> one reader in the driver -> chunks of transactions -> tasks: rows with `_op` -> N tables
+
+Each table is a stream. All of them share one clock, the place in the server's log, where a transaction is at its
+commit. So a transaction is in one epoch, over all its tables.
+
+Invariants. The configuration is a value: the columns are looked up once, when the flow is declared first, and kept in
+the source's folder. The server's publication and tables are never changed, and its slot alone is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.disk import local_path
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.operations import OP
+from tidegauge.postgres.address import checked_address
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.fromtime import FromTime
+from tidegauge.remap.fromtime.lsn import LSN
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.metadata import PLACE, TIMESTAMP, with_metadata
+from tidegauge.sources.postgres.catalog import look
+from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
+from tidegauge.sources.postgres.chunks import decoded
+from tidegauge.sources.postgres.folder import DeclaredColumns, SourceFolder
+from tidegauge.sources.postgres.rows import SEQUENCE, SEQUENCE_TYPE
+from tidegauge.sources.postgres.sessions import DatabasePlace, session
+from tidegauge.sources.postgres.subscription import Replication, ReplicationSetup
+from tidegauge.sources.protocol import OnBadRecord
+
+__all__ = ["PostgresSource"]
+
+_METADATA: Final = pa.schema([*PLACE, ("_timestamp", TIMESTAMP)])
+_SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
+_LONGEST: Final = 63
+
+
+@dataclass(frozen=True)
+class PostgresSource:
+    """Follow tables of a database by logical replication: their rows first, and then every change.
+
+    Each table is a stream: `flow.source("shop_db", tg.PostgresSource(...)).stream("orders")`. Its rows are those of
+    the table with `_op` and `_sequence`, see [rows with operations](rows-with-operations.md).
+
+    Args:
+        dsn: `postgresql://user@host/database`, as psql takes it, without a password.
+        publication: the name of a publication that has the tables, for all operations.
+        tables: the tables, `table` or `schema.table`, spelled as in the catalog.
+        password: a reference, `env:NAME` or `file:PATH`. None for what psql would use: `PGPASSWORD`, `~/.pgpass`, a
+            certificate.
+        slot: the name of the replication slot, which the flow makes. None for one of the flow's and source's names.
+        folder: where the first rows, and large transactions, wait until all outputs have them. It must outlive the
+            driver; on a cluster, all machines must see it. Each source has a folder of its own in it.
+        metadata: add `_partition` (always `wal`), `_offset` (the place of the commit) and `_timestamp` (its time).
+
+    Raises `InvalidArgument`, `InvalidPostgresUrl`, `SecretInClear`; and, when the columns are looked up for the first
+    time, the errors TG-0360 to TG-0367 for a server that cannot be followed.
+    """
+
+    dsn: str
+    _: KW_ONLY
+    publication: str
+    tables: Sequence[str]
+    password: str | None = None
+    slot: str | None = None
+    folder: str = "tidegauge-postgres"
+    metadata: bool = False
+    owner: tuple[str, str] | None = None
+    """The flow, and the name in it: set by `Dataflow.source`."""
+
+    def __post_init__(self) -> None:
+        checked_address(self.dsn, self.password)
+        if not isinstance(self.publication, str) or not 0 < len(self.publication.encode()) <= _LONGEST:
+            self._refuse("publication", self.publication, "the name of a publication")
+        given = self.tables
+        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+            self._refuse("tables", given, "a list of tables")
+        if len({_name(one) for one in given}) < len(given):
+            self._refuse("tables", list(given), "each table once")
+        if self.slot is not None and (not isinstance(self.slot, str) or _SLOT.fullmatch(self.slot) is None):
+            self._refuse("slot", self.slot, "a name of lower-case letters, digits and '_'")
+        object.__setattr__(self, "tables", tuple(given))
+        object.__setattr__(self, "folder", local_path(self.folder, parameter="folder", elsewhere=_elsewhere))
+
+    @staticmethod
+    def _refuse(parameter: str, value: object, expected: str) -> None:
+        raise InvalidArgument(parameter=f"PostgresSource({parameter})", value=value, expected=expected)
+
+    def placed(self, flow: str, name: str) -> PostgresSource:
+        """Return the source as the one of this name in this flow."""
+        return replace(self, owner=(flow, name))
+
+    @property
+    def unit(self) -> str:
+        """Positions are places in the log."""
+        return "bytes"
+
+    @property
+    def from_time(self) -> FromTime:
+        """The log's clock."""
+        return LSN
+
+    @property
+    def streams(self) -> Mapping[str, pa.Schema]:
+        """The columns of each table's stream. Looks them up, unless the source's folder has them."""
+        return self._streams
+
+    @cached_property
+    def _streams(self) -> Mapping[str, pa.Schema]:
+        if self.owner is None:  # asked only whether it is a source
+            return {one: pa.schema([]) for one in self.tables}
+        columns = self._columns()
+        return {stream: self._rows(columns.schemas[".".join(_name(stream))]) for stream in self.tables}
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON."""
+        said = {
+            "kind": "postgres",
+            "dsn": self.dsn,
+            "publication": self.publication,
+            "tables": list(self.tables),
+            "slot": self._slot_name,
+            "folder": self.folder,
+            "metadata": self.metadata,
+        }
+        return said if self.password is None else {**said, "password": self.password}
+
+    def connect(self, start: Frontier, bound: Bound) -> Replication:
+        """Return a subscription from a place in the log on. See `Replication` for what it raises."""
+        return Replication(self._reader, start, bound)
+
+    def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
+        """Return the rows of chunks. A change with a value that has no place in its column is a bad record."""
+        table = ".".join(_name(stream))
+        return decoded(batch, self.streams[stream], table, on_bad_record)
+
+    @property
+    def _reader(self) -> ReplicationSetup:
+        tables = {stream: _name(stream) for stream in self.tables}
+        return ReplicationSetup(self._place, self.publication, self._slot_name, tables, self._columns(), self._folder)
+
+    @property
+    def _place(self) -> DatabasePlace:
+        return DatabasePlace(self.dsn, self.password)
+
+    @property
+    def _folder(self) -> SourceFolder:
+        return SourceFolder(str(Path(self.folder, *(self.owner or ("", "")))))
+
+    @property
+    def _slot_name(self) -> str:
+        if self.slot is not None:
+            return self.slot
+        return re.sub(r"[^a-z0-9_]", "_", "_".join(["tidegauge", *(self.owner or ())]).lower())[:_LONGEST]
+
+    def _columns(self) -> DeclaredColumns:
+        """Return the columns as they were first declared; look them up and keep them where they are not known."""
+        names = [_name(stream) for stream in self.tables]
+        known = self._folder.columns()
+        if known is not None and all(".".join(name) in known.schemas for name in names):
+            return known
+        with session(self._place) as connection:
+            found = look(connection.cursor(), self.publication, names, self._slot_name)
+        check_server(self._place.shown, found)
+        check_tables(self._place.shown, self.publication, found)
+        schemas = {str(table): columns_of(self._place.shown, table) for table in found.tables}
+        oids = {str(table): table.oid for table in found.tables}
+        if known is not None:  # what was declared first stays
+            schemas, oids = {**schemas, **known.schemas}, {**oids, **known.oids}
+        columns = DeclaredColumns(schemas, oids)
+        self._folder.keep_columns(columns)
+        return columns
+
+    def _rows(self, columns: pa.Schema) -> pa.Schema:
+        own = pa.schema([*columns, (OP, pa.string()), (SEQUENCE, SEQUENCE_TYPE)])
+        return with_metadata(own, metadata=self.metadata, where="the table", columns=_METADATA)
+
+
+def _name(table: str) -> tuple[str, str]:
+    """Return the schema and the name of a table.
+
+    >>> _name("orders"), _name("shop.orders")
+    (('public', 'orders'), ('shop', 'orders'))
+    """
+    parts = table.split(".") if isinstance(table, str) else []
+    named = ["public", *parts] if len(parts) == 1 else parts
+    if len(named) != 2 or not all(part and "\0" not in part and len(part.encode()) <= _LONGEST for part in named):
+        expected = f"'table' or 'schema.table', each of at most {_LONGEST} bytes"
+        raise InvalidArgument(parameter="PostgresSource(tables)", value=table, expected=expected)
+    return named[0], named[1]
+
+
+def _elsewhere(scheme: str) -> Exception:
+    return InvalidArgument(parameter="PostgresSource(folder)", value=f"{scheme}://...", expected="a local folder")

@@ -1,0 +1,326 @@
+"""One connection to a server: checks, the first rows, and then every transaction.
+
+    nothing begun          make the slot, read the snapshot under it into files: nothing is given, so nothing bound
+    the snapshot is whole  give it, at the place before the slot's first; its rows are those files from now on
+    bound                  begin at the frontier: what committed at or after it comes again, in the same order
+
+The frontier is one beyond the last commit that came, or further where the server says that it has sent all before.
+A transaction is given whole, with all its tables, so an epoch has all of it or nothing.
+
+Invariants. The slot is compared with the start before the stream begins, and again after: the server would begin
+later and not say so. It is told of nothing but what `acknowledge` says, however far the stream is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.postgressource import PastAcknowledged, SlotActive, SlotForeign, SnapshotLost
+from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.fromtime.lsn import WAL, Lsn
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, look
+from tidegauge.sources.postgres.checks import check_declared, check_server, check_slot, check_tables
+from tidegauge.sources.postgres.chunks import INLINE, SNAPSHOT, Chunk, batch_of
+from tidegauge.sources.postgres.folder import DeclaredColumns, SlotRecord, SourceFolder
+from tidegauge.sources.postgres.gathering import Gathering
+from tidegauge.sources.postgres.replication import LogSender, payload
+from tidegauge.sources.postgres.sessions import DatabasePlace, session
+from tidegauge.sources.postgres.snapshot import SnapshotReading
+from tidegauge.sources.push.protocol import Received
+
+__all__ = ["Replication", "ReplicationSetup"]
+
+_BYTES: Final = 16 << 20
+"""Bytes of changes from which on a call returns."""
+_LINGERS: Final = 2.0
+"""Seconds for which the server may go on to send to a connection that has ended."""
+_AGAIN: Final = 0.02
+_IDLE: Final = 5.0
+"""Seconds between two pieces of news that the log grew, but by nothing of these tables."""
+_LOOKS: Final = 10.0
+"""Seconds after which the catalog is looked at again: nothing in the stream tells of a table that is taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSetup:
+    """What a subscription works with. tables: schema and name of the table of each stream."""
+
+    place: DatabasePlace
+    publication: str
+    slot: str
+    tables: Mapping[str, tuple[str, str]]
+    columns: DeclaredColumns
+    folder: SourceFolder
+
+    def look(self, *, patience: float = 0.0) -> CatalogLook:
+        """Look at the catalog, and raise what keeps the tables from being followed.
+
+        patience: seconds to wait for the server to see that the last reader of the slot has gone.
+        """
+        until = time.monotonic() + patience
+        with session(self.place) as connection:
+            while True:
+                found = look(connection.cursor(), self.publication, list(self.tables.values()), self.slot)
+                connection.rollback()
+                if found.slot is None or found.slot.active is None or time.monotonic() > until:
+                    break
+                time.sleep(_AGAIN)
+        check_server(self.place.shown, found)
+        check_declared(self.columns.oids, self.columns.schemas, found)
+        check_tables(self.place.shown, self.publication, found)
+        return found
+
+    def lost(self, point: int, detail: str) -> SnapshotLost:
+        """Return the error for a snapshot that is bound and cannot be given again."""
+        return SnapshotLost(source=self.place.shown, lsn=str(Lsn(point)), detail=detail)
+
+
+class Replication:
+    """The subscription."""
+
+    def __init__(self, reader: ReplicationSetup, start: Frontier, bound: Bound) -> None:
+        self._reader: Final = reader
+        self._start: Final = start[WAL]
+        self._incarnation: Final = bound.incarnation
+        self._flushed = 0
+        self._gathering: Gathering | None = None
+        self._reading: SnapshotReading | None = None
+        self._begins = False
+        self._given_at = self._looked_at = time.monotonic()
+        found = reader.look(patience=_LINGERS)
+        self._end = found.end
+        self._tables: Final = {(table.schema, table.name): table for table in found.tables}
+        self._told_end = False
+        self._sender: Final = LogSender(reader.place, reader.slot)
+        try:
+            self.identity = self._sender.identity()
+            if bound.identity and bound.identity != self.identity:
+                raise UpstreamRecreated(source=reader.place.shown, known=bound.identity, found=self.identity)
+            if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
+                self._open(found, bound)
+        except BaseException:
+            self._sender.close()
+            raise
+
+    def receive(self, limit: int, seconds: float) -> Received | None:
+        """Return the transactions that are whole, or wait for it."""
+        until = time.monotonic() + seconds
+        if not self._told_end:
+            self._told_end = True
+            self._given_at = time.monotonic() - _IDLE
+            return Received((), Frontier({WAL: self._start}), Frontier({WAL: self._end}))
+        self._look_again()
+        if self._gathering is None:
+            return self._first(until)
+        return self._stream(self._gathering, limit, until)
+
+    def acknowledge(self, frontier: Frontier) -> None:
+        """Tell the server that everything before a frontier is durable; remove the files that were kept for it."""
+        lsn = frontier[WAL]
+        record = self._reader.folder.slot()
+        if self._gathering is None or (record is not None and lsn < record.point):
+            return
+        self._reader.folder.keep_told(lsn)
+        self._flushed = max(self._flushed, lsn)
+        self._sender.tell(self._flushed, self._flushed, now=True)
+        self._reader.folder.clear_spill(lsn)
+        if record is not None and record.point and not record.done:
+            self._reader.folder.keep_slot(replace(record, done=True))
+            self._reader.folder.clear_snapshot()
+
+    def close(self) -> None:
+        """End the session."""
+        with suppress(Exception):
+            if self._reading is not None:
+                self._reading.close()
+        self._sender.close()
+
+    # Where the stream begins.
+
+    def _open(self, found: CatalogLook, bound: Bound) -> None:
+        """Begin the stream where it is known where it begins, or begin to make the slot."""
+        reader, record = self._reader, self._reader.folder.slot()
+        if record is not None and (record.identity != self.identity or record.incarnation != bound.incarnation):
+            if self._start or (bound.frontier[WAL] and record.incarnation >= bound.incarnation):
+                raise reader.lost(bound.frontier[WAL], f"{reader.folder.path} is of another server or incarnation")
+            record = replace(record, point=0, done=False)
+        if self._start:
+            self._check(found, self._start)
+            self._begin(self._start)
+            return
+        if record is not None and record.point and record.slot == reader.slot:
+            if record.done:
+                raise PastAcknowledged(
+                    source=reader.place.shown, confirmed=str(Lsn(reader.folder.told())), needed="the first rows"
+                )
+            if reader.folder.whole(record) and set(record.pieces) == set(reader.tables):
+                self._check(found, record.point)
+                return
+            if bound.frontier[WAL]:
+                raise reader.lost(record.point, f"files are missing in {reader.folder.path}")
+        elif bound.frontier[WAL]:
+            raise reader.lost(bound.frontier[WAL], f"{reader.folder.path} does not know it")
+        self._make(found, record)
+
+    def _check(self, found: CatalogLook, needed: int) -> None:
+        reader = self._reader
+        check_slot(
+            reader.place.shown, reader.slot, found.slot, found.database, needed=needed, told=reader.folder.told()
+        )
+
+    def _begin(self, lsn: int) -> None:
+        """Begin the stream, and see that the server did too."""
+        reader = self._reader
+        reader.folder.forget_spill(lsn)
+        self._sender.start(reader.publication, lsn)
+        with session(reader.place) as connection:
+            found = look(connection.cursor(), reader.publication, [], reader.slot)
+        slot = None if found.slot is None else replace(found.slot, active=None)  # it is we who read it
+        check_slot(reader.place.shown, reader.slot, slot, found.database, needed=lsn, told=reader.folder.told())
+        streams = {place: stream for stream, place in reader.tables.items()}
+        self._gathering = Gathering(streams, lsn, reader.folder.spill)
+        self._sender.tell(self._flushed, self._flushed, now=True)
+
+    # The first rows.
+
+    def _make(self, found: CatalogLook, record: SlotRecord | None) -> None:
+        """Begin to make the slot. One that is there is dropped if it is known to be ours: nothing of it is bound."""
+        reader = self._reader
+        if found.slot is not None:
+            if record is None or record.slot != reader.slot:
+                detail = "it is there, and nothing says that this flow made it"
+                raise SlotForeign(source=reader.place.shown, slot=reader.slot, detail=detail)
+            if found.slot.active is not None:
+                detail = f"the server's process {found.slot.active} sends to it"
+                raise SlotActive(source=reader.place.shown, slot=reader.slot, detail=detail)
+            self._sender.drop()
+        reader.folder.keep_slot(SlotRecord(reader.slot, self.identity, self._incarnation))
+        self._sender.make()
+        self._begins = True
+
+    def _first(self, until: float) -> Received | None:
+        """Go on with the slot and the snapshot; return all of its rows once it is whole."""
+        reader = self._reader
+        if self._begins and self._reading is None:
+            made = self._sender.made(until - time.monotonic())
+            if made is None:
+                return None
+            self._point, name = made
+            streams = {
+                stream: (self._table(stream), reader.columns.schemas[".".join(place)])
+                for stream, place in reader.tables.items()
+            }
+            self._reading = SnapshotReading(reader.place, reader.folder, name, streams)
+        if self._reading is not None:
+            if not self._reading.step(until - time.monotonic()):
+                return None
+            at = time.time_ns() // 1000
+            pieces, shapes = self._reading.pieces, self._reading.shapes
+            self._reading = None
+            record = SlotRecord(reader.slot, self.identity, self._incarnation, self._point, at, pieces, shapes)
+            reader.folder.keep_slot(record)
+        found = reader.folder.slot()
+        if found is None or not found.point:
+            time.sleep(max(0.0, until - time.monotonic()))  # upstream has lost what is bound: its `end` has said so
+            return None
+        self._begin(found.point)
+        self._end = max(self._end, found.point)
+        return Received(tuple(_snapshot(found)), Frontier({WAL: found.point}), Frontier({WAL: self._end}))
+
+    def _table(self, stream: str) -> PublishedTable:
+        return self._tables[self._reader.tables[stream]]
+
+    # The stream.
+
+    def _stream(self, gathering: Gathering, limit: int, until: float) -> Received | None:
+        before = gathering.reached
+        while True:
+            for number, frame in enumerate(self._sender.frames()):
+                lsn, message = payload(frame)
+                if message:
+                    gathering.take(message)
+                    if gathering.size >= _BYTES or gathering.chunks >= limit:
+                        return self._given(gathering)
+                else:
+                    gathering.progress(lsn)
+                if number & 0x3FF == 0x3FF and time.monotonic() > until:
+                    break
+            else:
+                if gathering.chunks:
+                    return self._given(gathering)
+            if gathering.reached > before and self._worth_telling(before, gathering.reached):
+                return self._given(gathering)
+            if (left := until - time.monotonic()) <= 0:
+                self._sender.tell(self._flushed, self._flushed)
+                return self._given(gathering) if gathering.chunks else None
+            if gathering.reached < self._end:
+                self._sender.tell(self._flushed, self._flushed)
+            self._sender.wait(min(left, 0.1))
+
+    def _worth_telling(self, before: int, reached: int) -> bool:
+        """Whether it is news that the log grew by nothing of these tables: each time makes an epoch."""
+        return before < self._end <= reached or time.monotonic() - self._given_at >= _IDLE
+
+    def _given(self, gathering: Gathering) -> Received:
+        self._given_at = time.monotonic()
+        self._end = max(self._end, gathering.reached)
+        batches = [
+            (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in _together(chunks)
+        ]
+        return Received(tuple(batches), Frontier({WAL: gathering.reached}), Frontier({WAL: self._end}))
+
+    def _look_again(self) -> None:
+        """See now and then that the tables are still published, and are still those that were declared."""
+        if time.monotonic() - self._looked_at >= _LOOKS:
+            self._looked_at = time.monotonic()
+            self._reader.look()
+
+
+def _together(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+    """Return the groups of chunks that are decoded together: those in files each for itself.
+
+    >>> one, two = Chunk(1, 0, INLINE, "", 0, 1), Chunk(1, 0, SNAPSHOT, "", 0, 1)
+    >>> [len(run) for run in _together([one, one, two, two, one])]
+    [2, 1, 1, 1]
+    """
+    found: list[list[Chunk]] = []
+    for chunk in chunks:
+        if chunk.kind == INLINE and found and found[-1][-1].kind == INLINE:
+            found[-1].append(chunk)
+        else:
+            found.append([chunk])
+    return found
+
+
+def _snapshot(record: SlotRecord) -> list[tuple[str, pa.RecordBatch]]:
+    """Return the pieces of a snapshot, at the last place before the slot's first."""
+    return [
+        (
+            stream,
+            batch_of(
+                [
+                    Chunk(
+                        record.point - 1,
+                        record.at,
+                        SNAPSHOT,
+                        record.shapes[stream],
+                        piece.first,
+                        piece.count,
+                        file=piece.file,
+                        start=piece.start,
+                        size=piece.size,
+                    )
+                ]
+            ),
+        )
+        for stream, pieces in record.pieces.items()
+        for piece in pieces
+    ]

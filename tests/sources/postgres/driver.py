@@ -1,0 +1,30 @@
+"""A driver of a flow that follows the two tables of the machine, in a process of its own: to be killed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import tidegauge as tg
+
+TABLES = ("alpha", "beta")
+
+
+def make(root: Path, dsn: str, slot: str) -> tg.Dataflow:
+    """Each table by key, with one log of changes."""
+    flow = tg.Dataflow("machine", store=f"sqlite:///{root}/flow.db", tick=0.05)
+    source = tg.PostgresSource(dsn, publication="shop", tables=list(TABLES), slot=slot, folder=str(root / "pg"))
+    db = flow.source("db", source)
+    for table in TABLES:
+        sink = tg.DeltaSink(str(root / table), envelope="upsert", key="id", order="_sequence")
+        flow.sink(table, db.table(table), sink)
+    flow.sink("log", db.table("alpha").changelog("op"), tg.ParquetSink(str(root / "log")))
+    return flow
+
+
+if __name__ == "__main__":
+    flow, engine = make(Path(sys.argv[1]), sys.argv[2], sys.argv[3]), tg.LocalEngine(threads=2)
+    if sys.argv[4] == "caught-up":
+        flow.run(until="caught-up", engine=engine)
+    else:
+        flow.run(engine=engine)
