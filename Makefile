@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka s3 azure archives demo demo-late demo-kafka test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
+.PHONY: help setup postgres kafka s3 azure archives demo demo-late demo-kafka demo-postgres test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -29,6 +29,9 @@ demo-late: setup ## a table that is added in the midst of the year of flights, w
 
 demo-kafka: kafka ## from Kafka to tables on a real broker, with the lag in Kafka's own tool
 	@$(BIN)/python examples/kafka/demo.py
+
+demo-postgres: setup postgres ## from a database to tables: pgbench runs, the driver is killed, the sums agree
+	@$(BIN)/python examples/postgres/demo.py
 
 test: lint types unit ## everything that must hold (9 minutes at most)
 
