@@ -75,7 +75,7 @@ def server(place: Path) -> Iterator[str]:
     data, quiet = folder / "data", {"stdout": subprocess.DEVNULL, "cwd": folder, **who}
     subprocess.run([place / "initdb", "--auth=trust", "--username=postgres", "-D", data], check=True, **quiet)
     options = f"-p {port} -k {folder} -c listen_addresses= -c wal_level=logical"
-    start = [place / "pg_ctl", "-w", "-D", data, "-l", folder / "log", "-o", options, "start"]
+    start = [str(place / "pg_ctl"), "-w", "-D", str(data), "-l", str(folder / "log"), "-o", options, "start"]
     subprocess.run(start, check=True, **quiet)
     try:
         yield f"postgresql://postgres@/postgres?host={folder}&port={port}"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.postgres import LOGICAL, SETTINGS, Server, binaries, missing
+from tests.postgres import LOGICAL, SETTINGS, Server, binaries, free_port, missing
 from tests.sources.postgres.shop import Shop
 
 import tidegauge as tg
@@ -407,3 +410,58 @@ def test_the_server_tells_of_a_connection_that_it_ends(shop: Shop) -> None:
             received(subscription, lambda _found: False)
     finally:
         subscription.close()
+
+
+@pytest.mark.long
+def test_a_standby_is_refused_and_once_it_is_promoted_it_is_another_server(
+    own_logical: Server, tmp_path: Path
+) -> None:
+    shop = Shop(own_logical, tmp_path)
+    shop.table("orders", "id bigint PRIMARY KEY, who text")
+    shop.publish()
+    shop.do("INSERT INTO orders VALUES (1, 'ada')")
+    flow = shop.catch_up()
+    with (own_logical.data / "pg_hba.conf").open("a") as access:
+        access.write("\nlocal replication all trust\n")
+    own_logical.query("SELECT pg_reload_conf()")
+    with Standby(own_logical) as standby:
+        shop.dsn = standby.address(shop.name)
+        with pytest.raises(ServerUnfit, match="it is a standby"):
+            first(shop)
+        standby.run("pg_ctl", "-w", "-D", str(standby.data), "promote")
+        with pytest.raises(UpstreamRecreated, match="timeline 2"):
+            shop.catch_up()
+    assert len(shop.held(flow, "orders")) == 1
+
+
+class Standby:
+    """A physical copy of a server, which follows it."""
+
+    def __init__(self, primary: Server) -> None:
+        self.primary = primary
+        self.folder = Path(tempfile.mkdtemp(prefix="tidegauge-standby-"))
+        self.data = self.folder / "data"
+        self.port = free_port()
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, "postgres")
+
+    def __enter__(self) -> Standby:
+        where = ["-h", str(self.primary.folder), "-p", str(self.primary.port), "-U", "postgres"]
+        self.run("pg_basebackup", *where, "-D", str(self.data), "-R", "-c", "fast")
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses= " + " ".join(
+            f"-c {name}={value}" for name, value in LOGICAL.items()
+        )
+        self.run("pg_ctl", "-w", "-D", str(self.data), "-l", str(self.folder / "log"), "-o", options, "start")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run("pg_ctl", "-w", "-m", "immediate", "-D", str(self.data), "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def address(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={self.folder}&port={self.port}"
+
+    def run(self, program: str, *arguments: str) -> None:
+        who = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+        command = [str(self.primary.programs / program), *arguments]
+        subprocess.run(command, check=True, capture_output=program != "pg_ctl", cwd=self.folder, **who)  # type: ignore[call-overload]

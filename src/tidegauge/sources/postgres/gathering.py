@@ -60,29 +60,22 @@ class Gathering:
         self, streams: Mapping[tuple[str, str], str], reached: int, write: Callable[[int, bytes], tuple[str, int]]
     ) -> None:
         self.reached = reached
-        self.changes = 0
-        """How many changes have come that are committed and not taken."""
+        self.chunks = 0
+        """How many chunks are whole, and not taken."""
         self.size = 0
+        """Bytes of these."""
         self._streams: Final = streams
         self._write: Final = write
         self._begun: Begin | None = None
         self._shapes: dict[int, tuple[str, str]] = {}
         """Of each table, by the server's number: its stream, "" for none, and its shape."""
         self._pending: dict[str, _OpenChanges] = {}
+        self._taking: dict[bytes, _OpenChanges] = {}
+        """Of each table, by its number in messages: where its changes go."""
         self._counts: dict[str, int] = {}
         self._open: dict[str, list[Chunk]] = {}
         self._open_size = 0
         self._whole: dict[str, list[Chunk]] = {}
-
-    @property
-    def within(self) -> bool:
-        """Whether a transaction is under way."""
-        return self._begun is not None
-
-    @property
-    def chunks(self) -> int:
-        """How many chunks are whole."""
-        return sum(map(len, self._whole.values()))
 
     def progress(self, lsn: int) -> None:
         """Take in that the server has sent everything before a place."""
@@ -92,14 +85,21 @@ class Gathering:
     def taken(self) -> dict[str, list[Chunk]]:
         """Return the chunks of each stream that are whole, and forget them."""
         found, self._whole = self._whole, {}
-        self.changes = self.size = 0
+        self.chunks = self.size = 0
         return found
 
     def take(self, message: bytes) -> TableShape | None:
         """Take in a message; return the shape of a table that it told. Raises `ReplicationBroken`."""
         kind = message[0]
         if kind in CHANGES:
-            self._change(message)
+            pending = self._taking.get(message[1:5]) or self._begin(message)
+            if pending is not None:
+                size = len(message)
+                pending.messages.append(message)
+                pending.size += size
+                self._open_size += size
+                if self._open_size > SPILL and pending.size > _FILED:
+                    self._spill()
         elif kind == ord("B"):
             self._begun = begin_of(message)
         elif kind == ord("C"):
@@ -108,6 +108,7 @@ class Gathering:
             shape = relation_of(message)
             stream = self._streams.get((shape.schema, shape.table), "")
             self._shapes[shape.oid] = (stream, shape.encoded())
+            self._taking = {}
             return shape if stream else None
         elif kind == ord("T"):
             for oid in truncated(message):
@@ -116,20 +117,17 @@ class Gathering:
             raise ReplicationBroken(message=repr(message[:40]), problem="it is of an unknown kind")
         return None
 
-    def _change(self, message: bytes) -> None:
+    def _begin(self, message: bytes) -> _OpenChanges | None:
+        """Return where the changes of a table go, beginning with this one; None where nobody wants them."""
         stream, shape = self._known(_OID.unpack_from(message, 1)[0], message)
         if not stream:
-            return
+            return None
         pending = self._pending.get(stream)
         if pending is None or pending.shape != shape:
-            if pending is not None:
-                self._cut(stream)
+            self._cut(stream)
             pending = self._pending[stream] = _OpenChanges(shape, self._counts.get(stream, 0))
-        pending.messages.append(message)
-        pending.size += len(message)
-        self._open_size += len(message)
-        if self._open_size > SPILL and pending.size > _FILED:
-            self._spill()
+        self._taking[message[1:5]] = pending
+        return pending
 
     def _known(self, oid: int, message: bytes) -> tuple[str, str]:
         if self._begun is None or oid not in self._shapes:
@@ -154,6 +152,7 @@ class Gathering:
         pending = self._pending.pop(stream, None)
         if pending is None:
             return
+        self._taking = {}
         count = len(pending.messages)
         self._counts[stream] = pending.first + count
         if self._counts[stream] > _MOST:
@@ -191,7 +190,7 @@ class Gathering:
             self._cut(stream)
         for stream, chunks in self._open.items():
             self._whole.setdefault(stream, []).extend(chunks)
-            self.changes += sum(one.count for one in chunks)
+            self.chunks += len(chunks)
             self.size += sum(len(one.data) for one in chunks)
         self.reached = self._begun.lsn + 1
-        self._begun, self._open, self._open_size, self._counts = None, {}, 0, {}
+        self._begun, self._open, self._open_size, self._counts, self._taking = None, {}, 0, {}, {}

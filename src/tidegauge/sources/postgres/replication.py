@@ -21,6 +21,8 @@ __all__ = ["SILENCE", "LogSender", "payload"]
 SILENCE: Final = 30.0
 """Seconds after which a server that says nothing is taken to be away: it is asked to answer each second."""
 _ASK: Final = 1.0
+_SOON: Final = 0.002
+"""Seconds for which changes that have come wait for others, so that they travel together."""
 
 
 class LogSender:
@@ -104,6 +106,10 @@ class LogSender:
                 self._over()
             return
 
+    def more(self) -> bool:
+        """Whether something has come, or is about to."""
+        return bool(select.select([self._pg.socket], [], [], _SOON)[0])
+
     def wait(self, seconds: float) -> None:
         """Wait until something comes, or the time is over. Raises `TimeoutError` after a long silence."""
         if select.select([self._pg.socket], [], [], max(seconds, 0))[0]:
@@ -151,7 +157,7 @@ def payload(frame: bytes) -> tuple[int, bytes]:
     """
     kind = frame[:1]
     if kind == b"w" and len(frame) > 25:
-        return 0, bytes(frame[25:])
+        return 0, bytes(frame)[25:]
     if kind == b"k" and len(frame) == 18:
         return int.from_bytes(frame[1:9], "big"), b""
     raise ReplicationBroken(message=repr(bytes(frame[:40])), problem="it is neither data nor a sign of life")

@@ -90,7 +90,7 @@ class Replication:
         self._reader: Final = reader
         self._start: Final = start[WAL]
         self._incarnation: Final = bound.incarnation
-        self._flushed = 0
+        self._flushed = self._given_to = 0
         self._gathering: Gathering | None = None
         self._reading: SnapshotReading | None = None
         self._begins = False
@@ -186,7 +186,7 @@ class Replication:
         slot = None if found.slot is None else replace(found.slot, active=None)  # it is we who read it
         check_slot(reader.place.shown, reader.slot, slot, found.database, needed=lsn, told=reader.folder.told())
         streams = {place: stream for stream, place in reader.tables.items()}
-        self._gathering = Gathering(streams, lsn, reader.folder.spill)
+        self._gathering, self._given_to = Gathering(streams, lsn, reader.folder.spill), lsn
         self._sender.tell(self._flushed, self._flushed, now=True)
 
     # The first rows.
@@ -241,7 +241,6 @@ class Replication:
     # The stream.
 
     def _stream(self, gathering: Gathering, limit: int, until: float) -> Received | None:
-        before = gathering.reached
         while True:
             for number, frame in enumerate(self._sender.frames()):
                 lsn, message = payload(frame)
@@ -253,24 +252,23 @@ class Replication:
                     gathering.progress(lsn)
                 if number & 0x3FF == 0x3FF and time.monotonic() > until:
                     break
-            else:
-                if gathering.chunks:
-                    return self._given(gathering)
-            if gathering.reached > before and self._worth_telling(before, gathering.reached):
+            left = until - time.monotonic()
+            if (gathering.chunks and (left <= 0 or not self._sender.more())) or self._progressed(gathering.reached):
                 return self._given(gathering)
-            if (left := until - time.monotonic()) <= 0:
+            if left <= 0 or gathering.reached < self._end:
                 self._sender.tell(self._flushed, self._flushed)
-                return self._given(gathering) if gathering.chunks else None
-            if gathering.reached < self._end:
-                self._sender.tell(self._flushed, self._flushed)
+            if left <= 0:
+                return None
             self._sender.wait(min(left, 0.1))
 
-    def _worth_telling(self, before: int, reached: int) -> bool:
+    def _progressed(self, reached: int) -> bool:
         """Whether it is news that the log grew by nothing of these tables: each time makes an epoch."""
-        return before < self._end <= reached or time.monotonic() - self._given_at >= _IDLE
+        if reached <= self._given_to:
+            return False
+        return self._given_to < self._end <= reached or time.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: Gathering) -> Received:
-        self._given_at = time.monotonic()
+        self._given_at, self._given_to = time.monotonic(), gathering.reached
         self._end = max(self._end, gathering.reached)
         batches = [
             (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in _together(chunks)
