@@ -356,6 +356,35 @@ def test_a_column_that_is_dropped_between_two_changes_fails_the_source_and_no_ro
     assert shop.held(flow, "orders") == []
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [
+            "ALTER TABLE orders RENAME TO other",
+            "INSERT INTO other VALUES (2, 'bob')",
+            "ALTER TABLE other RENAME TO orders",
+        ],
+        [
+            "DROP TABLE orders",
+            "CREATE TABLE orders (id bigint PRIMARY KEY, who text)",
+            "ALTER PUBLICATION shop ADD TABLE orders",
+            "INSERT INTO orders VALUES (2, 'bob')",
+        ],
+    ],
+    ids=["renamed and back", "made again"],
+)
+def test_a_table_of_another_name_or_number_is_noticed_in_the_stream(shop: Shop, statements: list[str]) -> None:
+    subscription = connected(shop)
+    try:
+        received(subscription, lambda found: bool(found.frontier))
+        for statement in statements:
+            shop.do(statement)
+        with pytest.raises(TableChanged):
+            received(subscription, lambda _found: False)
+    finally:
+        subscription.close()
+
+
 def test_an_output_that_is_added_later_is_told_what_it_can_have(shop: Shop, tmp_path: Path) -> None:
     shop.do("INSERT INTO orders VALUES (1, 'ada')")
     shop.catch_up()

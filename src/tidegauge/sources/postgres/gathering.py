@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegauge.errors.postgressource import ReplicationBroken
+from tidegauge.errors.postgressource import ReplicationBroken, TableChanged
+from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.chunks import EMPTIED, FILED, INLINE, Chunk
 from tidegauge.sources.postgres.wire import (
     CHANGES,
@@ -53,11 +54,18 @@ class _OpenChanges:
 
 
 class Gathering:
-    """The changes that are here. streams: the names of streams by schema and table. write: writes the bytes of a
-    transaction to a file, and returns its path and where they begin there."""
+    """The changes that are here.
+
+    streams: the names of streams by schema and table. oids: the server's numbers of these tables, where known. write:
+    writes the bytes of a transaction to a file, and returns its path and where they begin there.
+    """
 
     def __init__(
-        self, streams: Mapping[tuple[str, str], str], reached: int, write: Callable[[int, bytes], tuple[str, int]]
+        self,
+        streams: Mapping[tuple[str, str], str],
+        reached: int,
+        write: Callable[[int, bytes], tuple[str, int]],
+        oids: Mapping[str, int] | None = None,
     ) -> None:
         self.reached = reached
         self.chunks = 0
@@ -65,6 +73,8 @@ class Gathering:
         self.size = 0
         """Bytes of these."""
         self._streams: Final = streams
+        self._oids: Final = {} if oids is None else oids
+        self._names: Final = {oid: name for name, oid in self._oids.items()}
         self._write: Final = write
         self._begun: Begin | None = None
         self._shapes: dict[int, tuple[str, str]] = {}
@@ -88,8 +98,8 @@ class Gathering:
         self.chunks = self.size = 0
         return found
 
-    def take(self, message: bytes) -> TableShape | None:
-        """Take in a message; return the shape of a table that it told. Raises `ReplicationBroken`."""
+    def take(self, message: bytes) -> None:
+        """Take in a message. Raises `ReplicationBroken`, and `TableChanged` for a table of another name or number."""
         kind = message[0]
         if kind in CHANGES:
             pending = self._taking.get(message[1:5]) or self._begin(message)
@@ -105,17 +115,22 @@ class Gathering:
         elif kind == ord("C"):
             self._commit(message)
         elif kind == ord("R"):
-            shape = relation_of(message)
-            stream = self._streams.get((shape.schema, shape.table), "")
-            self._shapes[shape.oid] = (stream, shape.encoded())
-            self._taking = {}
-            return shape if stream else None
+            self._describe(relation_of(message))
         elif kind == ord("T"):
             for oid in truncated(message):
                 self._empty(oid)
         elif kind not in PASSED:
             raise ReplicationBroken(message=repr(message[:40]), problem="it is of an unknown kind")
-        return None
+
+    def _describe(self, shape: TableShape) -> None:
+        """Take in how a table looks from now on."""
+        name, at = f"{shape.schema}.{shape.table}", Lsn(self._lsn)
+        if (was := self._names.get(shape.oid, name)) != name:
+            raise TableChanged(table=was, detail=f"it has the name {name} at {at}")
+        if self._oids.get(name, shape.oid) != shape.oid:
+            raise TableChanged(table=name, detail=f"it was dropped and made again before {at}")
+        self._shapes[shape.oid] = (self._streams.get((shape.schema, shape.table), ""), shape.encoded())
+        self._taking = {}
 
     def _begin(self, message: bytes) -> _OpenChanges | None:
         """Return where the changes of a table go, beginning with this one; None where nobody wants them."""

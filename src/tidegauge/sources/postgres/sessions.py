@@ -81,13 +81,19 @@ class DatabasePlace:
 
 
 @contextmanager
-def session(place: DatabasePlace) -> Iterator[psycopg.Connection[Any]]:
-    """An ordinary session that reads only, and commits nothing."""
+def session(place: DatabasePlace, *, patient: bool = False) -> Iterator[psycopg.Connection[Any]]:
+    """An ordinary session that reads only, and commits nothing.
+
+    patient: the server may be silent for long, since it works.
+    """
     import psycopg
 
+    from tidegauge.remap.store.silence import Listener
+
+    kind = psycopg.Connection if patient else Listener
     with explained(place):
         settings = {**SETTINGS, "statement_timeout": f"{_PATIENCE}s", "default_transaction_read_only": "on"}
-        with psycopg.connect(**_arguments(place, settings), prepare_threshold=None) as connection:  # type: ignore[arg-type]
+        with kind.connect(**_arguments(place, settings), prepare_threshold=None) as connection:  # type: ignore[arg-type]
             yield connection
 
 

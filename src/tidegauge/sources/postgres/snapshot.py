@@ -73,7 +73,7 @@ class SnapshotReading:
 
         self._folder.clear_snapshot()
         make_folder(self._folder.snapshot)
-        with session(self._place) as connection:
+        with session(self._place, patient=True) as connection:
             connection.execute("SET statement_timeout = 0")
             connection.commit()
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

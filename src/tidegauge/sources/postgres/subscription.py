@@ -133,7 +133,7 @@ class Replication:
         self._sender.tell(self._flushed, self._flushed, now=True)
         self._reader.folder.clear_spill(lsn)
         if record is not None and record.point and not record.done:
-            self._reader.folder.keep_slot(replace(record, done=True))
+            self._reader.folder.keep_slot(replace(record, done=True, pieces={}, shapes={}))
             self._reader.folder.clear_snapshot()
 
     def close(self) -> None:
@@ -186,8 +186,13 @@ class Replication:
         slot = None if found.slot is None else replace(found.slot, active=None)  # it is we who read it
         check_slot(reader.place.shown, reader.slot, slot, found.database, needed=lsn, told=reader.folder.told())
         streams = {place: stream for stream, place in reader.tables.items()}
-        self._gathering, self._given_to = Gathering(streams, lsn, reader.folder.spill), lsn
+        self._gathering, self._given_to = Gathering(streams, lsn, reader.folder.spill, self._oids()), lsn
         self._sender.tell(self._flushed, self._flushed, now=True)
+
+    def _oids(self) -> dict[str, int]:
+        """Return the server's numbers of the tables that are followed."""
+        names = {".".join(place) for place in self._reader.tables.values()}
+        return {name: oid for name, oid in self._reader.columns.oids.items() if name in names}
 
     # The first rows.
 
@@ -228,7 +233,7 @@ class Replication:
             record = SlotRecord(reader.slot, self.identity, self._incarnation, self._point, at, pieces, shapes)
             reader.folder.keep_slot(record)
         found = reader.folder.slot()
-        if found is None or not found.point:
+        if self._start or found is None or not found.point:
             time.sleep(max(0.0, until - time.monotonic()))  # upstream has lost what is bound: its `end` has said so
             return None
         self._begin(found.point)
