@@ -239,6 +239,31 @@ def test_a_slot_that_this_flow_did_not_make_is_left_alone(shop: Shop) -> None:
     assert shop.confirmed()
 
 
+def test_a_slot_that_the_folder_knows_from_another_server_is_left_alone(shop: Shop, tmp_path: Path) -> None:
+    first(shop)
+    record = tmp_path / "pg" / "shop" / "db" / "slot.json"
+    record.write_text(record.read_text().replace("system ", "system 1"))
+    with pytest.raises(SlotForeign, match="nothing says that this flow made it"):
+        first(shop)
+    assert shop.confirmed()
+
+
+def test_another_database_can_be_a_new_incarnation_with_first_rows_of_its_own(
+    shop: Shop, logical: Server, tmp_path: Path
+) -> None:
+    shop.do("INSERT INTO orders VALUES (1, 'ada')")
+    shop.catch_up()
+    other = Shop(logical, tmp_path)
+    other.table("orders", "id bigint PRIMARY KEY, who text")
+    other.do("INSERT INTO orders VALUES (2, 'bob')")
+    other.publish()
+    with pytest.raises(UpstreamRecreated):
+        other.catch_up()
+    tg.resume(other.flow(), "db", new_incarnation=True)
+    flow = other.catch_up()
+    assert {row["id"]: row["_epoch"] for row in tg.read_arrow(flow, "orders_log").to_pylist()}.keys() == {1, 2}
+
+
 def test_a_slot_of_another_plugin_or_database_is_refused(shop: Shop, logical: Server, tmp_path: Path) -> None:
     identity, at = first(shop)
     bound = Bound(frontier=at, identity=identity)

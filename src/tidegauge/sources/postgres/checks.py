@@ -168,7 +168,7 @@ def columns_of(source: str, table: PublishedTable) -> pa.Schema:
 
 def check_declared(oids: Mapping[str, int], declared: Mapping[str, pa.Schema], look: CatalogLook) -> None:
     """Raise `TableChanged` where a table is not the one that was declared: made again, or without a column."""
-    if gone := [name for name in look.missing if name in oids]:
+    if gone := [name for name in look.missing if name in declared]:
         raise TableChanged(table=gone[0], detail="it was dropped")
     for table in look.tables:
         name = str(table)

@@ -1,7 +1,7 @@
 """The folder of a source: what the server gives once, and is needed until every output has it.
 
-    columns.json   the columns of each table when it was declared first, and the server's number of it
-    slot.json      the slot that was made for this flow, and the snapshot that begins at its place
+    columns.json   the columns of each table when it was declared first
+    slot.json      the slot that was made for this flow, with the server's numbers of the tables, and the snapshot
     told.json      how far the server was told that everything is durable
     snapshot/      the rows as they were at that place, as CSV
     spill/         large transactions that wait for their epoch
@@ -49,7 +49,8 @@ class SlotRecord:
     """A slot of this flow. identity: of the server. incarnation: of the source. point: where the stream begins and
     the snapshot is, 0 while both are being made. at: when that was, in microseconds since 1970.
 
-    pieces, shapes: of the snapshot, by stream. done: every output has it, and its files are gone.
+    pieces, shapes: of the snapshot, by stream. done: every output has it, and its files are gone. oids: the server's
+    numbers of the tables.
     """
 
     slot: str
@@ -60,14 +61,14 @@ class SlotRecord:
     pieces: Mapping[str, Sequence[SnapshotPiece]] = field(default_factory=dict)
     shapes: Mapping[str, str] = field(default_factory=dict)
     done: bool = False
+    oids: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredColumns:
-    """The columns of tables by name, and the server's numbers of them."""
+    """The columns of tables by name."""
 
     schemas: Mapping[str, pa.Schema]
-    oids: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +83,13 @@ class SourceFolder:
         if found is None:
             return None
         return DeclaredColumns(
-            {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one["arrow"]))) for name, one in found.items()},
-            {name: one["oid"] for name, one in found.items()},
+            {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one["arrow"]))) for name, one in found.items()}
         )
 
     def keep_columns(self, columns: DeclaredColumns) -> None:
         """Keep the columns."""
         said = {
             name: {
-                "oid": columns.oids[name],
                 "columns": {one.name: str(one.type) for one in schema},
                 "arrow": base64.b64encode(schema.serialize().to_pybytes()).decode(),
             }

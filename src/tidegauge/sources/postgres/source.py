@@ -174,10 +174,9 @@ class PostgresSource:
         check_server(self._place.shown, found)
         check_tables(self._place.shown, self.publication, found)
         schemas = {str(table): columns_of(self._place.shown, table) for table in found.tables}
-        oids = {str(table): table.oid for table in found.tables}
         if known is not None:  # what was declared first stays
-            schemas, oids = {**schemas, **known.schemas}, {**oids, **known.oids}
-        columns = DeclaredColumns(schemas, oids)
+            schemas = {**schemas, **known.schemas}
+        columns = DeclaredColumns(schemas)
         self._folder.keep_columns(columns)
         return columns
 

@@ -21,11 +21,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.errors.postgressource import PastAcknowledged, SlotActive, SlotForeign, SnapshotLost
+from tidegauge.errors.postgressource import SlotActive, SlotForeign
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
-from tidegauge.remap.fromtime.lsn import WAL, Lsn
+from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.postgres.beginning import ConnectionFacts, begun
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, look
 from tidegauge.sources.postgres.checks import check_declared, check_server, check_slot, check_tables
 from tidegauge.sources.postgres.chunks import INLINE, SNAPSHOT, Chunk, batch_of
@@ -60,8 +61,8 @@ class ReplicationSetup:
     columns: DeclaredColumns
     folder: SourceFolder
 
-    def look(self, *, patience: float = 0.0) -> CatalogLook:
-        """Look at the catalog, and raise what keeps the tables from being followed.
+    def see(self, *, patience: float = 0.0) -> CatalogLook:
+        """Look at the catalog, and raise what keeps the server from being followed.
 
         patience: seconds to wait for the server to see that the last reader of the slot has gone.
         """
@@ -74,13 +75,13 @@ class ReplicationSetup:
                     break
                 time.sleep(_AGAIN)
         check_server(self.place.shown, found)
-        check_declared(self.columns.oids, self.columns.schemas, found)
-        check_tables(self.place.shown, self.publication, found)
         return found
 
-    def lost(self, point: int, detail: str) -> SnapshotLost:
-        """Return the error for a snapshot that is bound and cannot be given again."""
-        return SnapshotLost(source=self.place.shown, lsn=str(Lsn(point)), detail=detail)
+    def check(self, found: CatalogLook, oids: Mapping[str, int]) -> None:
+        """Raise what keeps the tables from being followed. oids: the server's numbers of them, as far as known."""
+        declared = {".".join(place): self.columns.schemas[".".join(place)] for place in self.tables.values()}
+        check_declared(oids, declared, found)
+        check_tables(self.place.shown, self.publication, found)
 
 
 class Replication:
@@ -95,7 +96,7 @@ class Replication:
         self._reading: SnapshotReading | None = None
         self._begins = False
         self._given_at = self._looked_at = time.monotonic()
-        found = reader.look(patience=_LINGERS)
+        found = reader.see(patience=_LINGERS)
         self._end = found.end
         self._tables: Final = {(table.schema, table.name): table for table in found.tables}
         self._told_end = False
@@ -104,6 +105,10 @@ class Replication:
             self.identity = self._sender.identity()
             if bound.identity and bound.identity != self.identity:
                 raise UpstreamRecreated(source=reader.place.shown, known=bound.identity, found=self.identity)
+            record = reader.folder.slot()
+            same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)
+            self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
+            reader.check(found, self._oids)
             if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
                 self._open(found, bound)
         except BaseException:
@@ -126,6 +131,8 @@ class Replication:
         """Tell the server that everything before a frontier is durable; remove the files that were kept for it."""
         lsn = frontier[WAL]
         record = self._reader.folder.slot()
+        if record is not None and record.identity != self.identity:
+            record = None
         if self._gathering is None or (record is not None and lsn < record.point):
             return
         self._reader.folder.keep_told(lsn)
@@ -146,29 +153,27 @@ class Replication:
     # Where the stream begins.
 
     def _open(self, found: CatalogLook, bound: Bound) -> None:
-        """Begin the stream where it is known where it begins, or begin to make the slot."""
+        """Begin as far as that is known at once: see `beginning`."""
         reader, record = self._reader, self._reader.folder.slot()
-        if record is not None and (record.identity != self.identity or record.incarnation != bound.incarnation):
-            if self._start or (bound.frontier[WAL] and record.incarnation >= bound.incarnation):
-                raise reader.lost(bound.frontier[WAL], f"{reader.folder.path} is of another server or incarnation")
-            record = replace(record, point=0, done=False)
-        if self._start:
-            self._check(found, self._start)
-            self._begin(self._start)
-            return
-        if record is not None and record.point and record.slot == reader.slot:
-            if record.done:
-                raise PastAcknowledged(
-                    source=reader.place.shown, confirmed=str(Lsn(reader.folder.told())), needed="the first rows"
-                )
-            if reader.folder.whole(record) and set(record.pieces) == set(reader.tables):
-                self._check(found, record.point)
-                return
-            if bound.frontier[WAL]:
-                raise reader.lost(record.point, f"files are missing in {reader.folder.path}")
-        elif bound.frontier[WAL]:
-            raise reader.lost(bound.frontier[WAL], f"{reader.folder.path} does not know it")
-        self._make(found, record)
+        facts = ConnectionFacts(
+            start=self._start,
+            bound=bound.frontier[WAL],
+            identity=self.identity,
+            incarnation=bound.incarnation,
+            slot=reader.slot,
+            whole=record is not None and set(record.pieces) == set(reader.tables) and reader.folder.whole(record),
+            source=reader.place.shown,
+            folder=reader.folder.path,
+            told=reader.folder.told(),
+        )
+        begin = begun(facts, record)
+        if begin.how == "stream":
+            self._check(found, begin.lsn)
+            self._begin(begin.lsn)
+        elif begin.how == "files":
+            self._check(found, begin.lsn)
+        else:
+            self._make(found, drop=begin.how == "remake")
 
     def _check(self, found: CatalogLook, needed: int) -> None:
         reader = self._reader
@@ -186,28 +191,24 @@ class Replication:
         slot = None if found.slot is None else replace(found.slot, active=None)  # it is we who read it
         check_slot(reader.place.shown, reader.slot, slot, found.database, needed=lsn, told=reader.folder.told())
         streams = {place: stream for stream, place in reader.tables.items()}
-        self._gathering, self._given_to = Gathering(streams, lsn, reader.folder.spill, self._oids()), lsn
+        self._gathering, self._given_to = Gathering(streams, lsn, reader.folder.spill, self._oids), lsn
         self._sender.tell(self._flushed, self._flushed, now=True)
-
-    def _oids(self) -> dict[str, int]:
-        """Return the server's numbers of the tables that are followed."""
-        names = {".".join(place) for place in self._reader.tables.values()}
-        return {name: oid for name, oid in self._reader.columns.oids.items() if name in names}
 
     # The first rows.
 
-    def _make(self, found: CatalogLook, record: SlotRecord | None) -> None:
-        """Begin to make the slot. One that is there is dropped if it is known to be ours: nothing of it is bound."""
+    def _make(self, found: CatalogLook, *, drop: bool) -> None:
+        """Begin to make the slot. drop: whether one that is there is known to be ours; nothing of it is bound."""
         reader = self._reader
         if found.slot is not None:
-            if record is None or record.slot != reader.slot:
+            if not drop:
                 detail = "it is there, and nothing says that this flow made it"
                 raise SlotForeign(source=reader.place.shown, slot=reader.slot, detail=detail)
             if found.slot.active is not None:
                 detail = f"the server's process {found.slot.active} sends to it"
                 raise SlotActive(source=reader.place.shown, slot=reader.slot, detail=detail)
             self._sender.drop()
-        reader.folder.keep_slot(SlotRecord(reader.slot, self.identity, self._incarnation))
+        self._oids = {str(table): table.oid for table in found.tables}
+        reader.folder.keep_slot(SlotRecord(reader.slot, self.identity, self._incarnation, oids=self._oids))
         self._sender.make()
         self._begins = True
 
@@ -230,8 +231,8 @@ class Replication:
             at = time.time_ns() // 1000
             pieces, shapes = self._reading.pieces, self._reading.shapes
             self._reading = None
-            record = SlotRecord(reader.slot, self.identity, self._incarnation, self._point, at, pieces, shapes)
-            reader.folder.keep_slot(record)
+            begun_at = SlotRecord(reader.slot, self.identity, self._incarnation, self._point, at, pieces, shapes)
+            reader.folder.keep_slot(replace(begun_at, oids=self._oids))
         found = reader.folder.slot()
         if self._start or found is None or not found.point:
             time.sleep(max(0.0, until - time.monotonic()))  # upstream has lost what is bound: its `end` has said so
@@ -284,7 +285,7 @@ class Replication:
         """See now and then that the tables are still published, and are still those that were declared."""
         if time.monotonic() - self._looked_at >= _LOOKS:
             self._looked_at = time.monotonic()
-            self._reader.look()
+            self._reader.check(self._reader.see(), self._oids)
 
 
 def _together(chunks: Sequence[Chunk]) -> list[list[Chunk]]:

@@ -1,0 +1,81 @@
+"""Where a connection begins: at a place of the log, with the first rows of the folder, or with a new slot.
+
+A pure decision on the bindings, the folder and the server.
+
+Invariants. A slot that is there is dropped only if the folder knows it as one of this server that this flow made, and
+nothing of it is bound. First rows that are bound are those of the folder, or the source fails: others are never read
+in their place.
+
+>>> known = SlotRecord("shop", "server 1", 0, point=64)
+>>> begun(ConnectionFacts(start=0, bound=0, identity="server 1", incarnation=0, slot="shop", whole=True), known)
+LogStart(how='files', lsn=64)
+>>> begun(ConnectionFacts(start=70, bound=80, identity="server 1", incarnation=0, slot="shop", whole=False), None)
+LogStart(how='stream', lsn=70)
+>>> begun(ConnectionFacts(start=0, bound=0, identity="server 2", incarnation=0, slot="shop", whole=True), known)
+LogStart(how='make', lsn=0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost
+from tidegauge.remap.fromtime.lsn import Lsn
+from tidegauge.sources.postgres.folder import SlotRecord
+
+__all__ = ["LogStart", "ConnectionFacts", "begun", "known_here"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConnectionFacts:
+    """How things are. start: the first place that an output lacks, 0 where one lacks the first rows. bound: how far
+    the source is bound. whole: whether all files of the first rows are there. source, folder: for people."""
+
+    start: int
+    bound: int
+    identity: str
+    incarnation: int
+    slot: str
+    whole: bool
+    source: str = "the database"
+    folder: str = "the folder"
+    told: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """How a connection begins.
+
+    stream: at a place. files: with the first rows, then at a place. make: with a slot that is yet to be made;
+    remake: the same, and one that is there may be dropped for it.
+    """
+
+    how: Literal["stream", "files", "make", "remake"]
+    lsn: int = 0
+
+
+def known_here(facts: ConnectionFacts, record: SlotRecord | None) -> bool:
+    """Whether a slot of this name on this server is known to be one that this flow made."""
+    return record is not None and (record.slot, record.identity) == (facts.slot, facts.identity)
+
+
+def begun(facts: ConnectionFacts, record: SlotRecord | None) -> LogStart:
+    """Return how a connection begins. Raises `SnapshotLost`, `PastAcknowledged`."""
+    if facts.start:
+        return LogStart("stream", facts.start)
+    ours = known_here(facts, record)
+    if record is not None and ours and record.point and record.incarnation == facts.incarnation:
+        if record.done:
+            raise PastAcknowledged(source=facts.source, confirmed=str(Lsn(facts.told)), needed="the first ones")
+        if facts.whole:
+            return LogStart("files", record.point)
+        if facts.bound:
+            raise _lost(facts, record.point, f"files are missing in {facts.folder}")
+    elif facts.bound:
+        raise _lost(facts, facts.bound, f"{facts.folder} does not know it")
+    return LogStart("remake" if ours else "make")
+
+
+def _lost(facts: ConnectionFacts, lsn: int, detail: str) -> SnapshotLost:
+    return SnapshotLost(source=facts.source, lsn=str(Lsn(lsn)), detail=detail)
