@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from tests.postgres import Server
+from tests.sources.postgres import driver
 from tests.sources.postgres.shop import Shop
 from tests.sources.postgres.test_refusals import connected, received, released
 from tests.waiting import eventually
@@ -256,3 +261,43 @@ def held(table: Path) -> int:
     if not (table / "_delta_log").exists():
         return 0
     return sum(pq.read_metadata(path).num_rows for path in DeltaTable(str(table)).file_uris())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_a_driver_that_is_killed_at_any_instant_of_the_first_rows_begins_them_again_or_goes_on(
+    seed: int, own_logical: Server, tmp_path: Path
+) -> None:
+    shop, dice, over = Shop(own_logical, tmp_path), random.Random(seed), threading.Event()
+    for table in driver.TABLES:
+        shop.table(table, "id bigint PRIMARY KEY, n int")
+    shop.publish()
+    shop.do("INSERT INTO alpha SELECT i, i % 7 FROM generate_series(1, 300000) i", "INSERT INTO beta VALUES (1, 1)")
+
+    def write() -> None:
+        number = 1_000_000
+        with psycopg.connect(shop.address, autocommit=True) as connection:
+            while not over.wait(0.005):
+                number += 1
+                connection.execute("INSERT INTO alpha VALUES (%s, 1)", (number,))
+                connection.execute("DELETE FROM alpha WHERE id = %s", (number - 1_000_000,))
+
+    command = [sys.executable, "-m", "tests.sources.postgres.driver", str(tmp_path), shop.dsn, shop.slot]
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(8):
+            running = subprocess.Popen([*command, "on"], stderr=subprocess.DEVNULL)
+            with suppress(subprocess.TimeoutExpired):
+                running.wait(dice.uniform(0.8, 3))
+            running.kill()
+            running.wait()
+    finally:
+        over.set()
+        writer.join()
+    subprocess.run([*command, "caught-up"], check=True, timeout=180)
+    flow = driver.make(tmp_path, shop.dsn, shop.slot)
+    rows = sorted((row["id"], row["n"]) for row in tg.read_arrow(flow, "alpha").to_pylist())
+    assert rows == shop.ask("SELECT id, n FROM alpha ORDER BY id")
+    inserted = [row["id"] for row in tg.read_arrow(flow, "log").to_pylist() if row["op"] == "insert"]
+    assert len(inserted) == len(set(inserted))

@@ -24,7 +24,7 @@ from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.folder import SlotRecord
 
-__all__ = ["LogStart", "ConnectionFacts", "begun", "known_here"]
+__all__ = ["ConnectionFacts", "LogStart", "begun", "known_here"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
