@@ -24,7 +24,7 @@ from tests.sources.postgres.test_refusals import connected, received, released
 from tests.waiting import eventually
 
 import tidegauge as tg
-from tidegauge.errors.postgressource import PastAcknowledged, ServerAway
+from tidegauge.errors.postgressource import PastAcknowledged, PublicationUnfit, ServerAway
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
 from tidegauge.remap.frontier import ORIGIN, Frontier
@@ -301,3 +301,25 @@ def test_a_driver_that_is_killed_at_any_instant_of_the_first_rows_begins_them_ag
     assert rows == shop.ask("SELECT id, n FROM alpha ORDER BY id")
     inserted = [row["id"] for row in tg.read_arrow(flow, "log").to_pylist() if row["op"] == "insert"]
     assert len(inserted) == len(set(inserted))
+
+
+def test_what_somebody_puts_right_stalls_the_source_by_name_and_it_goes_on_by_itself(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.sources.postgres.subscription._LOOKS", 0.2)
+    shop.catch_up()
+    going = shop.flow()
+    with going.start(engine=tg.LocalEngine(threads=2)) as run:
+
+        def error() -> str:
+            [source] = run.status.sources
+            return "" if source.error is None else source.error.code
+
+        eventually(lambda: error() == "")
+        shop.do("ALTER PUBLICATION shop DROP TABLE users")
+        eventually(lambda: error() == PublicationUnfit.code)
+        shop.do("ALTER PUBLICATION shop ADD TABLE users")
+        shop.do("INSERT INTO users VALUES (11, 'x')")
+        eventually(lambda: error() == "" and uppers(going)["users"] > 1)
+    flow = shop.catch_up()
+    assert shop.held(flow, "users") == shop.there("users")
