@@ -132,6 +132,22 @@ def test_a_snapshot_that_is_whole_and_not_bound_is_given_again_the_same(shop: Sh
     ]
 
 
+def test_what_commits_in_the_midst_of_the_first_rows_comes_right_after_them(shop: Shop, tmp_path: Path) -> None:
+    shop.do("INSERT INTO orders SELECT i, repeat('x', 100) FROM generate_series(100001, 200000) i")
+    subscription = connected(shop)
+    snapshot = tmp_path / "pg" / "shop" / "db" / "snapshot" / "0.csv"
+    while not (snapshot.exists() and snapshot.stat().st_size > 1_000_000):
+        subscription.receive(1000, 0.01)
+    shop.do("INSERT INTO orders VALUES (300000, 'meanwhile')", "DELETE FROM orders WHERE id = 1")
+    whole = received(subscription, lambda found: bool(found.frontier))
+    assert (
+        sum(sum(rows["_count"].to_pylist()) for stream, rows in whole.batches if stream == "orders") == ROWS + 100_000
+    )
+    [(stream, rows)] = received(subscription, lambda found: bool(found.batches)).batches
+    assert (stream, rows["_count"].to_pylist()) == ("orders", [2])
+    subscription.close()
+
+
 def test_what_commits_while_the_first_rows_are_read_is_neither_lost_nor_doubled(shop: Shop) -> None:
     shop.do("INSERT INTO orders SELECT i, repeat('x', 100) FROM generate_series(10001, 60000) i")
     going = threading.Event()
