@@ -32,6 +32,7 @@ BENCHMARKS: Final = (
     "commits",
     "objects",
     "upserts",
+    "postgres",
     "upkeep",
     "epoch",
     "wide",
