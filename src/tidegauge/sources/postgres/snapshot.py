@@ -69,14 +69,14 @@ class SnapshotReading:
         self, name: str, streams: Mapping[str, tuple[PublishedTable, pa.Schema]]
     ) -> Generator[object, None, None]:
         """Read all tables, with a pause after every few hundred rows."""
-        from psycopg import sql
+        from psycopg import IsolationLevel, sql
 
         self._folder.clear_snapshot()
         make_folder(self._folder.snapshot)
         with session(self._place, patient=True) as connection:
             connection.execute("SET statement_timeout = 0")
             connection.commit()
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.isolation_level = IsolationLevel.REPEATABLE_READ
             connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
             for number, (stream, (table, columns)) in enumerate(streams.items()):
                 path = self._folder.snapshot / f"{number}.csv"
