@@ -11,6 +11,7 @@ from __future__ import annotations
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
+    "FolderDamaged",
     "LoginRefused",
     "PastAcknowledged",
     "PublicationUnfit",
@@ -248,4 +249,16 @@ class PastAcknowledged(Transient):
     remedy = (
         "give the new output start='now', or take it out of the flow again. For a table with all rows, declare the "
         "source once more under another name. The flow tries again by itself"
+    )
+
+
+class FolderDamaged(Transient):
+    """A file of a source's folder that says nothing."""
+
+    code = "TG-0379"
+    what = "the file {path} cannot be understood: {detail}"
+    cause = "somebody changed it, a disk lost it, or a newer version wrote it"
+    remedy = (
+        "put it back from a backup, and the flow goes on by itself. If there is none and all outputs hold the first "
+        "rows, remove it: columns are looked up again, and bound places tell where the slot is"
     )

@@ -17,8 +17,8 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +26,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.disk import make_folder, synchronise, write_durably
+from tidegauge.errors.postgressource import FolderDamaged
 
 __all__ = ["DeclaredColumns", "SlotRecord", "SnapshotPiece", "SourceFolder"]
 
+_SHOWN: Final = 200
+_ABSENT: Final = object()
 _RUN: Final = uuid.uuid4().hex
 """Tells what this process spilled from what others left."""
 
@@ -79,12 +82,9 @@ class SourceFolder:
 
     def columns(self) -> DeclaredColumns | None:
         """Return the columns that were declared first, None before."""
-        found = self._read("columns.json")
-        if found is None:
-            return None
-        return DeclaredColumns(
-            {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one["arrow"]))) for name, one in found.items()}
-        )
+        with self._understood("columns.json"):
+            found = self._read("columns.json")
+            return None if found is _ABSENT else _declared(found)
 
     def keep_columns(self, columns: DeclaredColumns) -> None:
         """Keep the columns."""
@@ -99,22 +99,20 @@ class SourceFolder:
 
     def slot(self) -> SlotRecord | None:
         """Return the facts of the slot, None where none was made."""
-        found = self._read("slot.json")
-        if found is None:
-            return None
-        pieces = {
-            stream: tuple(SnapshotPiece(**one) for one in listed) for stream, listed in found.pop("pieces").items()
-        }
-        return SlotRecord(**found, pieces=pieces)
+        with self._understood("slot.json"):
+            found = self._read("slot.json")
+            return None if found is _ABSENT else _recorded(found)
 
     def keep_slot(self, record: SlotRecord) -> None:
         """Keep the facts of the slot."""
         self._write("slot.json", asdict(record))
 
     def told(self) -> int:
-        """Return the place before which the server was told that everything is durable, 0 where it was not."""
-        found = self._read("told.json")
-        return 0 if found is None else int(found["before"])
+        """Return the place before which the server was told that everything is durable, 0 where that is not known."""
+        try:
+            return int(self._read("told.json")["before"])
+        except (ValueError, KeyError, TypeError):  # it is not written durably: a power cut may empty it
+            return 0
 
     def keep_told(self, lsn: int) -> None:
         """Keep that the server is about to be told."""
@@ -161,11 +159,20 @@ class SourceFolder:
                 with suppress(OSError):
                     Path(self.path, "spill", name).unlink()
 
+    @contextmanager
+    def _understood(self, name: str) -> Iterator[None]:
+        """Raise `FolderDamaged` for a file that has something else in it."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowInvalid, RecursionError) as error:
+            detail = f"{type(error).__name__}: {error}"[:_SHOWN]
+            raise FolderDamaged(path=str(Path(self.path, name)), detail=detail) from error
+
     def _read(self, name: str) -> Any:
         try:
             return json.loads(Path(self.path, name).read_text())
         except FileNotFoundError:
-            return None
+            return _ABSENT
 
     def _write(self, name: str, said: Any, *, durable: bool = True) -> None:
         folder = Path(self.path)
@@ -179,6 +186,17 @@ class SourceFolder:
         write_durably(beside, data)
         beside.replace(folder / name)
         synchronise(folder)
+
+
+def _declared(found: Any) -> DeclaredColumns:
+    return DeclaredColumns(
+        {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one["arrow"]))) for name, one in found.items()}
+    )
+
+
+def _recorded(found: Any) -> SlotRecord:
+    pieces = {stream: tuple(SnapshotPiece(**one) for one in listed) for stream, listed in found.pop("pieces").items()}
+    return SlotRecord(**found, pieces=pieces)
 
 
 def _names(folder: Path) -> list[str]:
