@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from tidegauge.sources.generator import GeneratorSource as GeneratorSource
     from tidegauge.sources.kafka.inquiry import Topics as Topics
     from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
+    from tidegauge.sources.mysql.source import MySqlSource as MySqlSource
     from tidegauge.sources.polls.http import HttpSource as HttpSource
     from tidegauge.sources.polls.source import Fetched as Fetched
     from tidegauge.sources.polls.source import PollingSource as PollingSource
@@ -154,6 +155,7 @@ else:
             "sources.generator": "GeneratorSource",
             "sources.kafka.source": "KafkaSource",
             "sources.kafka.inquiry": "Topics",
+            "sources.mysql.source": "MySqlSource",
             "sources.polls.http": "HttpSource",
             "sources.polls.source": "Fetched PollingSource",
             "sources.postgres.source": "PostgresSource",

@@ -260,5 +260,5 @@ class FolderDamaged(Transient):
     cause = "somebody changed it, a disk lost it, or a newer version wrote it"
     remedy = (
         "put it back from a backup, and the flow goes on by itself. If there is none and all outputs hold the first "
-        "rows, remove it: columns are looked up again, and bound places tell where the slot is"
+        "rows, remove it: columns are looked up again, and bound places tell where to go on"
     )

@@ -13,7 +13,7 @@ from tests.remap.fromtime.conformance import LAWS, Clock
 
 from tidegauge.dataflow.order import PARTITIONED
 from tidegauge.errors.fromtime import InvalidNotation, InvalidPlace
-from tidegauge.remap.fromtime import GTID, LSN, NUMBERED, PARTITIONS, SEQUENCE, Partitions, checked
+from tidegauge.remap.fromtime import GTID, LSN, MARIADB, NUMBERED, PARTITIONS, SEQUENCE, Partitions, checked
 from tidegauge.remap.frontier import Frontier
 from tidegauge.testing.strategies import clock_frontiers
 
@@ -37,6 +37,11 @@ def as_sets(a: str, b: str) -> bool:
     """Whether a GTID set is within another one, interval by interval."""
     one, other = (dict(re.findall(r"(\S{36}):1(?:-(\d+))?", text)) for text in (a, b))
     return all(uuid in other and int(last or 1) <= int(other[uuid] or 1) for uuid, last in one.items())
+
+
+def by_domain(a: str, b: str) -> bool:
+    one, other = (dict(part.split("-") for part in text.split(",") if part) for text in (a, b))
+    return all(domain in other and int(last) <= int(other[domain]) for domain, last in one.items())
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,26 @@ CLOCKS = (
             f"{{{UUID(int=14)}}}:1",
         ),
         misplaced=(("p0", 5), ("", 5), (str(UUID(int=14)), 1), (str(UUID(int=10**30)).upper(), 5)),
+    ),
+    Clock(
+        from_time=MARIADB,
+        frontiers=clock_frontiers(MARIADB, sealed=False),
+        at_or_before=by_domain,
+        refused=(
+            ",",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3-4",
+            "1-0",
+            "01-1",
+            "1-01",
+            "0-1,0-2",
+            "0-1, 1-1",
+            "4294967296-1",
+            f"0-{2**63}",
+        ),
+        misplaced=(("p0", 5), ("", 5), ("01", 5), ("-1", 5), (str(2**32), 5), ("0", 1)),
     ),
     Clock(
         from_time=SEQUENCE,

@@ -108,7 +108,7 @@ def test_t52_an_error_in_the_midst_of_the_first_rows_begins_them_again(shop: Sho
         received(subscription, lambda found: bool(found.frontier))
     subscription.close()
     released(shop)
-    record = json.loads((tmp_path / "pg" / "shop" / "db" / "slot.json").read_text())
+    record = json.loads((tmp_path / "pg" / "shop" / "db" / "stream.json").read_text())
     assert record["point"] == 0  # nothing says that there is a snapshot
     shop.do("DELETE FROM orders WHERE id > 100010")
     flow = shop.catch_up()

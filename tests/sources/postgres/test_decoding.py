@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors.postgressource import ReplicationBroken
+from tidegauge.sources.database.sequence import SEQUENCE_TYPE
 from tidegauge.sources.postgres import gathering as gathering_of
 from tidegauge.sources.postgres import tuples
 from tidegauge.sources.postgres.chunks import Chunk, batch_of, decoded
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.replication import payload
-from tidegauge.sources.postgres.rows import SEQUENCE_TYPE
 from tidegauge.sources.postgres.wire import commit_of, relation_of, truncated
 from tidegauge.sources.protocol import BadRecord
 

@@ -211,7 +211,7 @@ def play(server: Server, root: Path, seed: int, rounds: int, *, kill_server: boo
         running = subprocess.Popen([*command, "on"])
         try:
             if turn == 0:
-                eventually(lambda: (root / "pg" / "machine" / "db" / "slot.json").exists())
+                eventually(lambda: (root / "pg" / "machine" / "db" / "stream.json").exists())
             for _ in range(dice.randint(2, 8)):
                 machine.together() if dice.random() < 0.3 else machine.alone()
                 if dice.random() < 0.4:

@@ -241,7 +241,7 @@ def test_a_slot_that_this_flow_did_not_make_is_left_alone(shop: Shop) -> None:
 
 def test_a_slot_that_the_folder_knows_from_another_server_is_left_alone(shop: Shop, tmp_path: Path) -> None:
     first(shop)
-    record = tmp_path / "pg" / "shop" / "db" / "slot.json"
+    record = tmp_path / "pg" / "shop" / "db" / "stream.json"
     record.write_text(record.read_text().replace("system ", "system 1"))
     with pytest.raises(SlotForeign, match="nothing says that this flow made it"):
         first(shop)
@@ -351,7 +351,7 @@ def test_a_snapshot_whose_files_are_gone_is_not_read_again_once_it_is_bound(shop
         path.unlink()
     with pytest.raises(SnapshotLost, match="files are missing"):
         connected(shop, ORIGIN, Bound(frontier=at, identity=identity))
-    (tmp_path / "pg" / "shop" / "db" / "slot.json").unlink()
+    (tmp_path / "pg" / "shop" / "db" / "stream.json").unlink()
     with pytest.raises(SnapshotLost, match="does not know it"):
         connected(shop, ORIGIN, Bound(frontier=at, identity=identity))
 

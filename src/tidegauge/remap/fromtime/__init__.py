@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tidegauge.remap.fromtime.lsn import WAL as WAL
     from tidegauge.remap.fromtime.lsn import Lsn as Lsn
     from tidegauge.remap.fromtime.lsn import LsnTime as LsnTime
+    from tidegauge.remap.fromtime.mariadb import MARIADB as MARIADB
+    from tidegauge.remap.fromtime.mariadb import MariaDbTime as MariaDbTime
     from tidegauge.remap.fromtime.partitioned import NUMBERED as NUMBERED
     from tidegauge.remap.fromtime.partitioned import PARTITIONS as PARTITIONS
     from tidegauge.remap.fromtime.partitioned import Partitions as Partitions
@@ -40,6 +42,7 @@ else:
             "gtid": "GTID GtidTime",
             "kinds": "FROM_TIMES FromTimes",
             "lsn": "LSN Lsn LsnTime WAL",
+            "mariadb": "MARIADB MariaDbTime",
             "partitioned": "NUMBERED PARTITIONS Partitions",
             "polled": "LARGEST_STATE POLLS SEQUENCE Sequence SourceState",
             "protocol": "FromTime checked",

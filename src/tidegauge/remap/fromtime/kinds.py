@@ -14,7 +14,7 @@ Invariant: a kind has one FromTime; `register` leaves the mapping it was called 
 >>> FROM_TIMES.from_time("lsn").render(FROM_TIMES.from_time("lsn").parse("0/10"))
 '0/10'
 >>> sorted(FROM_TIMES)
-['gtid', 'lsn', 'partitioned', 'partitioned-integers', 'sequence']
+['gtid', 'lsn', 'mariadb-gtid', 'partitioned', 'partitioned-integers', 'sequence']
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.fromtime import FromTimeTaken, UnknownFromTime
 from tidegauge.remap.fromtime.gtid import GTID
 from tidegauge.remap.fromtime.lsn import LSN
+from tidegauge.remap.fromtime.mariadb import MARIADB
 from tidegauge.remap.fromtime.partitioned import NUMBERED, PARTITIONS
 from tidegauge.remap.fromtime.polled import SEQUENCE
 from tidegauge.remap.fromtime.protocol import FromTime, excerpt
@@ -93,5 +94,5 @@ def _kind(from_time: object) -> str:
     return kind
 
 
-FROM_TIMES: Final = FromTimes(PARTITIONS, NUMBERED, LSN, GTID, SEQUENCE)
+FROM_TIMES: Final = FromTimes(PARTITIONS, NUMBERED, LSN, GTID, MARIADB, SEQUENCE)
 """The kinds that come with Tidegauge."""

@@ -6,7 +6,7 @@ Invariants. A slot that is there is dropped only if the folder knows it as one o
 nothing of it is bound. First rows that are bound are those of the folder, or the source fails: others are never read
 in their place.
 
->>> known = SlotRecord("shop", "server 1", 0, point=64)
+>>> known = LogBeginning("shop", "server 1", 0, point=64)
 >>> begun(ConnectionFacts(start=0, bound=0, identity="server 1", incarnation=0, slot="shop", whole=True), known)
 LogStart(how='files', lsn=64)
 >>> begun(ConnectionFacts(start=70, bound=80, identity="server 1", incarnation=0, slot="shop", whole=False), None)
@@ -22,7 +22,7 @@ from typing import Literal
 
 from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost
 from tidegauge.remap.fromtime.lsn import Lsn
-from tidegauge.sources.postgres.folder import SlotRecord
+from tidegauge.sources.database.folder import LogBeginning
 
 __all__ = ["ConnectionFacts", "LogStart", "begun", "known_here"]
 
@@ -55,12 +55,12 @@ class LogStart:
     lsn: int = 0
 
 
-def known_here(facts: ConnectionFacts, record: SlotRecord | None) -> bool:
+def known_here(facts: ConnectionFacts, record: LogBeginning | None) -> bool:
     """Whether a slot of this name on this server is known to be one that this flow made."""
-    return record is not None and (record.slot, record.identity) == (facts.slot, facts.identity)
+    return record is not None and (record.begins, record.identity) == (facts.slot, facts.identity)
 
 
-def begun(facts: ConnectionFacts, record: SlotRecord | None) -> LogStart:
+def begun(facts: ConnectionFacts, record: LogBeginning | None) -> LogStart:
     """Return how a connection begins. Raises `SnapshotLost`, `PastAcknowledged`."""
     if facts.start:
         return LogStart("stream", facts.start)

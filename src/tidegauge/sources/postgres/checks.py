@@ -32,8 +32,8 @@ from tidegauge.errors.postgressource import (
 )
 from tidegauge.operations import OP
 from tidegauge.remap.fromtime.lsn import Lsn
+from tidegauge.sources.database.sequence import SEQUENCE
 from tidegauge.sources.postgres.catalog import CatalogLook, PublicationFacts, PublishedTable, SlotFacts
-from tidegauge.sources.postgres.rows import SEQUENCE
 from tidegauge.sources.postgres.types import arrow_of
 
 __all__ = [

@@ -31,9 +31,10 @@ from tidegauge.errors.push import PieceUnreadable
 from tidegauge.lazy import library
 from tidegauge.operations import INSERT, OP
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
+from tidegauge.sources.database.sequence import SEQUENCE
+from tidegauge.sources.database.values import values
 from tidegauge.sources.metadata import TIMESTAMP
-from tidegauge.sources.postgres.rows import SEQUENCE, ChangePlaces, changed, sequence
-from tidegauge.sources.postgres.values import values
+from tidegauge.sources.postgres.rows import ChangePlaces, changed, sequence
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 

@@ -23,14 +23,12 @@ import pyarrow as pa
 
 from tidegauge.errors.postgressource import UnchangedValueMissing, ValueUnfit
 from tidegauge.operations import DELETE, INSERT, OP, UPDATE
+from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
+from tidegauge.sources.database.values import gathered, values
 from tidegauge.sources.postgres import tuples
-from tidegauge.sources.postgres.values import gathered, values
 
-__all__ = ["SEQUENCE", "SEQUENCE_TYPE", "Bad", "ChangePlaces", "changed", "sequence"]
+__all__ = ["Bad", "ChangePlaces", "changed", "sequence"]
 
-SEQUENCE: Final = "_sequence"
-SEQUENCE_TYPE: Final = pa.decimal128(38, 0)
-"""The place of the commit times 2**32, plus the number of the change."""
 _WORDS: Final = pa.array([INSERT, UPDATE, DELETE], pa.string())
 _SHOWN: Final = 60
 
@@ -53,7 +51,9 @@ class Bad:
 
 
 def sequence(lsns: Any, numbers: Any) -> Any:
-    """Return the values of `_sequence`. numbers: below 2**32.
+    """Return the values of `_sequence`: the place of the commit times 2**32, plus the number of the change.
+
+    numbers: below 2**32.
 
     >>> sequence(np.array([1, 0]), np.array([2, 3])).to_pylist()
     [Decimal('4294967298'), Decimal('3')]

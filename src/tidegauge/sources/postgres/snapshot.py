@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from tidegauge.disk import make_folder, synchronise
+from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.postgres.catalog import PublishedTable
-from tidegauge.sources.postgres.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.postgres.sessions import DatabasePlace, explained, session
 from tidegauge.sources.postgres.wire import TableShape
 

@@ -28,12 +28,12 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.fromtime.lsn import LSN
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.database.folder import DeclaredColumns, SourceFolder
+from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
 from tidegauge.sources.metadata import PLACE, TIMESTAMP, with_metadata
 from tidegauge.sources.postgres.catalog import look
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
 from tidegauge.sources.postgres.chunks import decoded
-from tidegauge.sources.postgres.folder import DeclaredColumns, SourceFolder
-from tidegauge.sources.postgres.rows import SEQUENCE, SEQUENCE_TYPE
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
 from tidegauge.sources.postgres.subscription import Replication, ReplicationSetup
 from tidegauge.sources.protocol import OnBadRecord

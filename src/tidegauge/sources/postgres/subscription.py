@@ -26,11 +26,11 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.database.folder import DeclaredColumns, LogBeginning, SourceFolder
 from tidegauge.sources.postgres.beginning import ConnectionFacts, begun
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, look
 from tidegauge.sources.postgres.checks import check_declared, check_server, check_slot, check_tables
 from tidegauge.sources.postgres.chunks import INLINE, SNAPSHOT, Chunk, batch_of
-from tidegauge.sources.postgres.folder import DeclaredColumns, SlotRecord, SourceFolder
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.replication import LogSender, payload
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
@@ -105,7 +105,7 @@ class Replication:
             self.identity = self._sender.identity()
             if bound.identity and bound.identity != self.identity:
                 raise UpstreamRecreated(source=reader.place.shown, known=bound.identity, found=self.identity)
-            record = reader.folder.slot()
+            record = reader.folder.stream()
             same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
             reader.check(found, self._oids)
@@ -130,7 +130,7 @@ class Replication:
     def acknowledge(self, frontier: Frontier) -> None:
         """Tell the server that everything before a frontier is durable; remove the files that were kept for it."""
         lsn = frontier[WAL]
-        record = self._reader.folder.slot()
+        record = self._reader.folder.stream()
         if record is not None and record.identity != self.identity:
             record = None
         if self._gathering is None or (record is not None and lsn < record.point):
@@ -140,7 +140,7 @@ class Replication:
         self._sender.tell(self._flushed, self._flushed, now=True)
         self._reader.folder.clear_spill(lsn)
         if record is not None and record.point and not record.done:
-            self._reader.folder.keep_slot(replace(record, done=True, pieces={}, shapes={}))
+            self._reader.folder.keep_stream(replace(record, done=True, pieces={}, shapes={}))
             self._reader.folder.clear_snapshot()
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class Replication:
 
     def _open(self, found: CatalogLook, bound: Bound) -> None:
         """Begin as far as that is known at once: see `beginning`."""
-        reader, record = self._reader, self._reader.folder.slot()
+        reader, record = self._reader, self._reader.folder.stream()
         facts = ConnectionFacts(
             start=self._start,
             bound=bound.frontier[WAL],
@@ -208,7 +208,7 @@ class Replication:
                 raise SlotActive(source=reader.place.shown, slot=reader.slot, detail=detail)
             self._sender.drop()
         self._oids = {str(table): table.oid for table in found.tables}
-        reader.folder.keep_slot(SlotRecord(reader.slot, self.identity, self._incarnation, oids=self._oids))
+        reader.folder.keep_stream(LogBeginning(reader.slot, self.identity, self._incarnation, oids=self._oids))
         self._sender.make()
         self._begins = True
 
@@ -231,9 +231,9 @@ class Replication:
             at = time.time_ns() // 1000
             pieces, shapes = self._reading.pieces, self._reading.shapes
             self._reading = None
-            begun_at = SlotRecord(reader.slot, self.identity, self._incarnation, self._point, at, pieces, shapes)
-            reader.folder.keep_slot(replace(begun_at, oids=self._oids))
-        found = reader.folder.slot()
+            begun_at = LogBeginning(reader.slot, self.identity, self._incarnation, self._point, at, pieces, shapes)
+            reader.folder.keep_stream(replace(begun_at, oids=self._oids))
+        found = reader.folder.stream()
         if self._start or found is None or not found.point:
             time.sleep(max(0.0, until - time.monotonic()))  # upstream has lost what is bound: its `end` has said so
             return None
@@ -304,7 +304,7 @@ def _together(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
     return found
 
 
-def _snapshot(record: SlotRecord) -> list[tuple[str, pa.RecordBatch]]:
+def _snapshot(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:
     """Return the pieces of a snapshot, at the last place before the slot's first."""
     return [
         (

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tidegauge.errors.testing import NoStrategyKnown
 from tidegauge.remap.fromtime import POLLS, WAL, FromTime, LsnTime, Partitions, Sequence
 from tidegauge.remap.fromtime.gtid import GtidTime
+from tidegauge.remap.fromtime.mariadb import MariaDbTime
 from tidegauge.remap.fromtime.protocol import LARGEST, LONGEST_NAME
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.testing.strategies.arguments import sizes, strategies
@@ -83,6 +84,9 @@ def clock_frontiers(clock: FromTime, *, sealed: bool = True) -> st.SearchStrateg
         case GtidTime():
             servers = st.integers(0, 5).map(lambda n: f"00000000-0000-0000-0000-{n:012}") | st.uuids().map(str)
             named = st.dictionaries(servers, positions().map(lambda n: 0 if n == 1 else n), max_size=4)
+        case MariaDbTime():
+            domains = (st.integers(0, 5) | st.integers(0, 2**32 - 1)).map(str)
+            named = st.dictionaries(domains, positions().map(lambda n: 0 if n == 1 else n), max_size=4)
         case _:
             raise NoStrategyKnown(
                 strategy="clock_frontiers",

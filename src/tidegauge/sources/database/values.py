@@ -1,7 +1,7 @@
 """From the texts of a column to its values: one cast of the whole column; one by one only to find what does not fit.
 
-Texts are as the server writes them under the settings of our sessions (`sessions.SETTINGS`), so that nothing of a
-role's, a database's or a server's own settings decides them.
+Texts are as the server writes them under the settings of our sessions, so that nothing of a role's, a database's or a
+server's own settings decides them.
 
 Invariant: a text becomes the value that the server has, or is told to be unfit; nothing is rounded, cut or nulled.
 

@@ -1,13 +1,21 @@
 """The folder of a source: what the server gives once, and is needed until every output has it.
 
     columns.json   the columns of each table when it was declared first
-    slot.json      the slot that was made for this flow, with the server's numbers of the tables, and the snapshot
+    stream.json    where the stream of changes begins, with the server's numbers of the tables, and the snapshot
     told.json      how far the server was told that everything is durable
-    snapshot/      the rows as they were at that place, as CSV
+    snapshot/      the rows as they were at that place, as text
     spill/         large transactions that wait for their epoch
 
-Invariants. `slot.json` names a slot before it is made, so one that is found is known to be this flow's. It says where
-the snapshot is only when all of it is on the disk. What `spill` holds comes again; all else is written durably.
+Invariants. `stream.json` names a slot before it is made, so one that is found is known to be this flow's. It says
+where the snapshot is only when all of it is on the disk. What `spill` holds comes again, and `told.json` only tells
+errors apart; all else is written durably.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as path:
+...     folder = SourceFolder(path)
+...     folder.keep_stream(LogBeginning("shop_slot", "server 1", 0, point=64))
+...     folder.stream().begins, folder.columns(), folder.told()
+('shop_slot', None, 0)
 """
 
 from __future__ import annotations
@@ -28,7 +36,7 @@ import pyarrow as pa
 from tidegauge.disk import make_folder, synchronise, write_durably
 from tidegauge.errors.postgressource import FolderDamaged
 
-__all__ = ["DeclaredColumns", "SlotRecord", "SnapshotPiece", "SourceFolder"]
+__all__ = ["DeclaredColumns", "LogBeginning", "SnapshotPiece", "SourceFolder"]
 
 _SHOWN: Final = 200
 _ABSENT: Final = object()
@@ -48,15 +56,16 @@ class SnapshotPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotRecord:
-    """A slot of this flow. identity: of the server. incarnation: of the source. point: where the stream begins and
-    the snapshot is, 0 while both are being made. at: when that was, in microseconds since 1970.
+class LogBeginning:
+    """Where a stream begins: a slot by its name, or the GTIDs before it. identity: of the server. incarnation: of the
+    source. point: the place in the log, where the snapshot is, 0 while both are being made. at: when that was, in
+    microseconds since 1970.
 
     pieces, shapes: of the snapshot, by stream. done: every output has it, and its files are gone. oids: the server's
     numbers of the tables.
     """
 
-    slot: str
+    begins: str
     identity: str
     incarnation: int
     point: int = 0
@@ -97,15 +106,15 @@ class SourceFolder:
         }
         self._write("columns.json", said)
 
-    def slot(self) -> SlotRecord | None:
-        """Return the facts of the slot, None where none was made."""
-        with self._understood("slot.json"):
-            found = self._read("slot.json")
+    def stream(self) -> LogBeginning | None:
+        """Return where the stream begins, None where it has not begun."""
+        with self._understood("stream.json"):
+            found = self._read("stream.json")
             return None if found is _ABSENT else _recorded(found)
 
-    def keep_slot(self, record: SlotRecord) -> None:
-        """Keep the facts of the slot."""
-        self._write("slot.json", asdict(record))
+    def keep_stream(self, record: LogBeginning) -> None:
+        """Keep where the stream begins."""
+        self._write("stream.json", asdict(record))
 
     def told(self) -> int:
         """Return the place before which the server was told that everything is durable, 0 where that is not known."""
@@ -118,7 +127,7 @@ class SourceFolder:
         """Keep that the server is about to be told."""
         self._write("told.json", {"before": lsn}, durable=False)
 
-    def whole(self, record: SlotRecord) -> bool:
+    def whole(self, record: LogBeginning) -> bool:
         """Whether all files of a snapshot are there, at least as long as they were."""
         return all(
             Path(piece.file).is_file() and Path(piece.file).stat().st_size >= piece.start + piece.size
@@ -194,9 +203,9 @@ def _declared(found: Any) -> DeclaredColumns:
     )
 
 
-def _recorded(found: Any) -> SlotRecord:
+def _recorded(found: Any) -> LogBeginning:
     pieces = {stream: tuple(SnapshotPiece(**one) for one in listed) for stream, listed in found.pop("pieces").items()}
-    return SlotRecord(**found, pieces=pieces)
+    return LogBeginning(**found, pieces=pieces)
 
 
 def _names(folder: Path) -> list[str]:

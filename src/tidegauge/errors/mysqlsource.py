@@ -1,0 +1,165 @@
+"""TG-0332 to TG-0348: MariaDB as a source: its server, its log, its tables and what their changes say.
+
+>>> print(BinlogPurged(source="the database db", needed="3-20", found="it begins after 3-30", said="purged"))
+TG-0338: the log of the database db no longer has what the flow needs, from 3-20 on: it begins after 3-30 (purged)
+  likely cause: the server removed log files (PURGE BINARY LOGS, expire_logs_days, RESET MASTER) ...
+  what to do:   the changes in between are lost for good. Fill new tables: ...
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+
+__all__ = [
+    "BinlogBroken",
+    "BinlogKeyMissing",
+    "BinlogLoginRefused",
+    "BinlogPastFirstRows",
+    "BinlogPurged",
+    "BinlogRightMissing",
+    "BinlogServerAway",
+    "BinlogServerUnfit",
+    "BinlogSnapshotLost",
+    "BinlogTableChanged",
+    "BinlogTableTruncated",
+    "BinlogTableUnfit",
+    "BinlogUnfit",
+    "BinlogValueUnfit",
+]
+
+_ANEW = "fill new tables: declare the source under another name, with other outputs. Published epochs stay readable"
+
+
+class BinlogServerAway(Transient):
+    """A server of MariaDB that does not answer, or ended the connection."""
+
+    code = "TG-0332"
+    what = "{source} cannot be read at present: {detail}"
+    cause = "the server is down, restarts, has no connection free, or the network is cut"
+    remedy = "nothing: the flow connects again by itself, and reads on where it was"
+
+
+class BinlogLoginRefused(Transient):
+    """A server that does not let the user in."""
+
+    code = "TG-0333"
+    what = "{source} refuses the connection: {detail}"
+    cause = "a wrong password, or a user or a database that is not there"
+    remedy = "correct the address or the reference to the password; the flow tries again by itself"
+
+
+class BinlogRightMissing(Transient):
+    """A user who may not read the log."""
+
+    code = "TG-0334"
+    what = "the user may not do what {source} needs: {detail}"
+    cause = "the user was made without these rights"
+    remedy = "as an administrator: {grant}. The flow tries again by itself"
+
+
+class BinlogServerUnfit(Transient):
+    """A server whose log does not say enough."""
+
+    code = "TG-0335"
+    what = "{source} cannot be followed: {detail}"
+    cause = "a server as it comes writes less than this needs, and some cannot"
+    remedy = "{remedy}. The flow tries again by itself"
+
+
+class BinlogTableUnfit(Transient):
+    """A table that cannot be read as a stream."""
+
+    code = "TG-0336"
+    what = "the table {table} of {source} cannot be read: {detail}"
+    cause = "a name that is misspelt, a missing right, or a kind of table or column that is not supported"
+    remedy = "{remedy}"
+
+
+class BinlogKeyMissing(Transient):
+    """A table without a primary key."""
+
+    code = "TG-0337"
+    what = "the table {table} of {source} has no primary key"
+    cause = "nothing tells its rows apart, so a table by key could not follow it"
+    remedy = "add a primary key (ALTER TABLE {table} ADD PRIMARY KEY ...). The flow tries again by itself"
+
+
+class BinlogPurged(Definite):
+    """A log that no longer has what the flow lacks."""
+
+    code = "TG-0338"
+    what = "the log of {source} no longer has what the flow needs, from {needed} on: {found} ({said})"
+    cause = (
+        "the server removed log files (PURGE BINARY LOGS, expire_logs_days, RESET MASTER) while the flow was "
+        "stopped, or another server answers, which never had these transactions"
+    )
+    remedy = "the changes in between are lost for good. Fill new tables: " + _ANEW.partition(": ")[2]
+
+
+class BinlogBroken(Definite):
+    """Bytes that are no event of the log."""
+
+    code = "TG-0339"
+    what = "the server sent an event that cannot be read ({event}): {problem}"
+    cause = "damage to the log, a server of another kind, or something between that changes bytes"
+    remedy = "check the log with mariadb-binlog, then run: tidegauge resume FLOW SOURCE"
+
+
+class BinlogUnfit(Definite):
+    """A transaction that the log does not tell row by row, or not in one order."""
+
+    code = "TG-0343"
+    what = "the transaction {gtid} of {source} cannot be followed: {problem}"
+    cause = "a session with settings of its own (binlog_format, binlog_row_image, gtid_domain_id), or XA"
+    remedy = _ANEW
+
+
+class BinlogTableTruncated(Definite):
+    """A table that was emptied, which no row tells of."""
+
+    code = "TG-0344"
+    what = "the table {table} was emptied by {gtid}: {statement}"
+    cause = "TRUNCATE removes rows without naming any"
+    remedy = _ANEW + ". In the application, delete the rows instead"
+
+
+class BinlogTableChanged(Definite):
+    """A table that is no longer the one that was declared."""
+
+    code = "TG-0345"
+    what = "the table {table} is not what it was: {detail}"
+    cause = "a change of its columns that does more than add, or the table was dropped or renamed"
+    remedy = "fill new tables, with the present columns: declare the source under another name, with other outputs"
+
+
+class BinlogValueUnfit(TidegaugeError):
+    """A value that its column's type in Arrow does not have."""
+
+    code = "TG-0346"
+    what = "column {column} of {table}: {value} is no {type}"
+    cause = "a date of zeros, such as 0000-00-00 or 2026-00-00, or bytes that are no text of the column's charset"
+    remedy = "correct the value, and collect such changes (errors)"
+
+
+class BinlogSnapshotLost(Definite):
+    """First rows whose files are gone, though not every table has its rows."""
+
+    code = "TG-0347"
+    what = "the first rows of {source} at {gtid} are bound, not all tables have them, and {detail}"
+    cause = "the folder of this source was removed, or the flow runs on another machine without it"
+    remedy = (
+        "bring the folder back, and run: tidegauge resume FLOW SOURCE. If it is gone, fill new tables: declare the "
+        "source under another name, with other outputs"
+    )
+
+
+class BinlogPastFirstRows(Transient):
+    """An output that lacks the first rows, which are gone."""
+
+    code = "TG-0348"
+    what = "{source}: an output needs the first rows, at {gtid}, and all outputs that there were have them"
+    cause = "an output was added after the first rows were read; or the store of the flow is an older backup"
+    remedy = (
+        "give the new output start='now', or take it out of the flow again. For a table with all rows, declare the "
+        "source once more under another name. The flow tries again by itself"
+    )

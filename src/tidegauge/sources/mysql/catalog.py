@@ -1,0 +1,198 @@
+"""What the server says of itself and of tables, and whether they can be followed.
+
+Invariant: what passes can be followed without loss, as far as the server tells; what does not is named with the
+statement that puts it right. Nothing is ever changed at the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.errors.mysqlsource import BinlogKeyMissing, BinlogServerUnfit, BinlogTableUnfit
+from tidegauge.operations import OP
+from tidegauge.sources.database.sequence import SEQUENCE
+from tidegauge.sources.mysql.types import arrow_of
+
+__all__ = ["FollowedTable", "ServerLook", "check_server", "columns_of", "look"]
+
+RESERVED: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp", "_epoch"})
+_OLDEST: Final = (10, 5)
+_APPLICABLE: Final = (10, 10)
+"""From here on another table has the numbers of collations."""
+_WANTED: Final[Mapping[str, tuple[str, str]]] = {
+    "log_bin": ("1", "start the server with --log-bin"),
+    "binlog_format": ("ROW", "SET GLOBAL binlog_format = 'ROW', and in its configuration"),
+    "binlog_row_image": ("FULL", "SET GLOBAL binlog_row_image = 'FULL', and in its configuration"),
+    "binlog_row_metadata": ("FULL", "SET GLOBAL binlog_row_metadata = 'FULL', and in its configuration"),
+    "log_bin_compress": ("0", "SET GLOBAL log_bin_compress = OFF"),
+}
+_SERVER: Final = (
+    "version",
+    "server_id",
+    "gtid_binlog_pos",
+    "gtid_binlog_state",
+    "gtid_domain_id",
+    "lower_case_table_names",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedTable:
+    """A table. kind, engine: of the catalog, "" where there is none. columns: name, and what `arrow_of` takes.
+
+    generated: columns that have no place in the log. cascades: foreign keys that change its rows unseen."""
+
+    database: str
+    name: str
+    kind: str
+    engine: str
+    columns: Sequence[tuple[str, str, str, int | None, int | None, str | None]]
+    key: Sequence[str]
+    generated: Sequence[str]
+    cascades: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLook:
+    """What the server says. settings: its variables. charsets: names by the numbers of collations."""
+
+    settings: Mapping[str, str]
+    charsets: Mapping[int, str]
+    tables: Sequence[FollowedTable]
+
+
+def look(connection: Any, names: Sequence[tuple[str, str]]) -> ServerLook:
+    """Look at the server and at tables, each a database and a name."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW GLOBAL VARIABLES")
+        there = {_text(name): _text(value) for name, value in cursor.fetchall()}
+        named = {"ON": "1", "OFF": "0"}
+        settings = {name: named.get(there.get(name, ""), there.get(name, "")) for name in (*_SERVER, *_WANTED)}
+        cursor.execute("SELECT @@version")
+        settings["version"] = _text(cursor.fetchone()[0])
+        status: Any = None
+        if _version(settings["version"]) >= _OLDEST:  # others are refused, and may not know this
+            cursor.execute("SHOW MASTER STATUS")
+            status = cursor.fetchone()
+        status = status or (b"", b"", b"", b"")
+        settings["filters"] = ", ".join(
+            f"{name} = {_text(value)}"
+            for name, value in zip(("binlog_do_db", "binlog_ignore_db"), status[2:4], strict=False)
+            if value
+        )
+        settings["server_uid"] = there.get("server_uid", "")
+        cursor.execute("SELECT id, character_set_name FROM information_schema.collations WHERE id IS NOT NULL")
+        charsets = {int(number): _text(name) for number, name in cursor.fetchall()}
+        if _version(settings["version"]) >= _APPLICABLE:
+            cursor.execute(
+                "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability"
+            )
+            charsets.update({int(number): _text(name) for number, name in cursor.fetchall() if number is not None})
+        return ServerLook(settings, charsets, [_table(cursor, *one) for one in names])
+
+
+def _table(cursor: Any, database: str, name: str) -> FollowedTable:
+    cursor.execute(
+        "SELECT table_type, engine, table_schema, table_name FROM information_schema.tables "
+        "WHERE table_schema = %s AND table_name = %s",
+        (database, name),
+    )
+    found = cursor.fetchone() or (b"", b"", b"", b"")
+    if (_text(found[2]), _text(found[3])) != (database, name):  # the log has it as it is in the catalog
+        found = (b"", b"", b"", b"")
+    cursor.execute(
+        "SELECT column_name, data_type, column_type, numeric_precision, numeric_scale, character_set_name, "
+        "column_key, extra FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
+        "ORDER BY ordinal_position",
+        (database, name),
+    )
+    columns, key, generated = [], [], []
+    for column, kind, shown, precision, scale, charset, keyed, extra in cursor.fetchall():
+        if "VIRTUAL GENERATED" in _text(extra):
+            generated.append(_text(column))
+        if _text(keyed) == "PRI":
+            key.append(_text(column))
+        numbers = [None if one is None else int(one) for one in (precision, scale)]
+        columns.append(
+            (_text(column), _text(kind), _text(shown), *numbers, None if charset is None else _text(charset))
+        )
+    cursor.execute(
+        "SELECT constraint_name FROM information_schema.referential_constraints WHERE constraint_schema = %s AND "
+        "table_name = %s AND (update_rule IN ('CASCADE', 'SET NULL') OR delete_rule IN ('CASCADE', 'SET NULL'))",
+        (database, name),
+    )
+    cascades = [_text(one) for (one,) in cursor.fetchall()]
+    return FollowedTable(database, name, _text(found[0]), _text(found[1]), columns, key, generated, cascades)  # type: ignore[arg-type]
+
+
+def check_server(source: str, found: ServerLook) -> None:
+    """Raise `BinlogServerUnfit` for a server whose log does not say enough."""
+    version = found.settings["version"]
+    if "MariaDB" not in version:
+        detail = f"it is MySQL {version}, whose transactions have numbers of another kind"
+        raise BinlogServerUnfit(source=source, detail=detail, remedy="only MariaDB can be followed at present")
+    if _version(version) < _OLDEST:
+        raise BinlogServerUnfit(source=source, detail=f"it is {version}", remedy="upgrade it to 10.5, or newer")
+    if found.settings["filters"]:
+        detail = f"its log leaves out databases ({found.settings['filters']})"
+        raise BinlogServerUnfit(source=source, detail=detail, remedy="start the server without these settings")
+    for name, (wanted, remedy) in _WANTED.items():
+        is_ = found.settings[name]
+        if is_ != wanted:
+            raise BinlogServerUnfit(source=source, detail=f"its {name} is {is_ or 'not there'!r}", remedy=remedy)
+
+
+def _version(shown: str) -> tuple[int, int]:
+    """Return the version of a MariaDB, (0, 0) of another server.
+
+    >>> _version("5.5.5-10.11.19-MariaDB-log"), _version("5.6.14-log")
+    ((10, 11), (0, 0))
+    """
+    numbers = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", shown)
+    return (int(numbers[1]), int(numbers[2])) if numbers is not None and "MariaDB" in shown else (0, 0)
+
+
+def columns_of(source: str, table: FollowedTable) -> pa.Schema:
+    """Return the columns of a table's rows. Raises `BinlogTableUnfit`, `BinlogKeyMissing`."""
+
+    def unfit(detail: str, remedy: str) -> BinlogTableUnfit:
+        return BinlogTableUnfit(table=str(table), source=source, detail=detail, remedy=remedy)
+
+    if not table.kind:
+        remedy = f"write its name as it is in the catalog, or: GRANT SELECT ON {table} TO ..."
+        raise unfit("there is no such table, or the user may not read it", remedy)
+    if table.kind != "BASE TABLE":
+        raise unfit(f"it is of the kind {table.kind}", "name an ordinary table")
+    if table.engine != "InnoDB":
+        raise unfit(f"its engine is {table.engine}, which has no transactions", "ALTER TABLE ... ENGINE = InnoDB")
+    if table.cascades:
+        detail = (
+            f"its foreign key {table.cascades[0]!r} changes rows (CASCADE, SET NULL), and the log does not have them"
+        )
+        raise unfit(detail, "let the application change these rows, and the foreign key RESTRICT")
+    if table.generated:
+        raise unfit(f"its column {table.generated[0]!r} is computed (VIRTUAL)", "make it PERSISTENT, or drop it")
+    if not table.key:
+        raise BinlogKeyMissing(table=str(table), source=source)
+    found = []
+    for name, kind, shown, precision, scale, charset in table.columns:
+        type_ = arrow_of(kind, shown, precision, scale, charset)
+        if type_ is None:
+            said = f"{shown} in {charset}" if charset else shown
+            raise unfit(f"its column {name!r} is {said}, which is not supported", "take the table out of tables=")
+        if name.lower() in RESERVED:
+            raise unfit(f"its column {name!r} is called like one that is added to rows", "rename it")
+        found.append((name, type_))
+    return pa.schema(found)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else "" if value is None else str(value)

@@ -1,0 +1,147 @@
+"""The stream of the log: a session that is registered as a replica, and the packets that the server sends it.
+
+Invariant: nothing waits longer than it is told to, and a server that says nothing for long is away. It is asked for a
+sign of life (HEARTBEAT) every ten seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from tidegauge.errors.mysqlsource import BinlogBroken, BinlogServerAway
+from tidegauge.sources.mysql.events import FORMAT, HEADER, ROTATE, checksummed, unsummed
+from tidegauge.sources.mysql.sessions import ServerPlace, error_of, explained, opened
+
+__all__ = ["SILENCE", "LogStream"]
+
+SILENCE: Final = 35.0
+"""Seconds without a sign of life after which the server is taken to be away."""
+_HEARTBEAT: Final = 10_000_000_000
+"""Nanoseconds."""
+_REGISTER, _DUMP = 0x15, 0x12
+_MOST: Final = 0xFFFFFF
+"""Bytes of the largest packet, which goes on in the next one."""
+_READ: Final = 1 << 20
+
+
+class LogStream:
+    """One session. Its methods are called one at a time. name: tells readers apart: a server keeps one of each."""
+
+    def __init__(self, place: ServerPlace, name: str) -> None:
+        self._place: Final = place
+        # The same for each connection, so that the server ends the one of a driver that was killed.
+        self._number: Final = 0x80000000 | int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
+        self._buffer = bytearray()
+        self._at = 0
+        self._part = b""
+        self._sums = True
+        self._needed = self._found = ""
+        with explained(place):
+            self._connection: Final = opened(place)
+        self._socket: Final[Any] = self._connection._sock  # noqa: SLF001
+        self._heard = time.monotonic()
+        try:
+            self._register()
+        except BaseException:
+            self.close()
+            raise
+
+    def _register(self) -> None:
+        from pymysql.err import OperationalError
+
+        said = struct.pack("<IBBBHII", self._number, 0, 0, 0, 0, 0, 0)
+        try:
+            self._connection._execute_command(_REGISTER, said)  # noqa: SLF001
+            self._connection._read_ok_packet()  # noqa: SLF001
+        except OperationalError as error:
+            raise error_of(self._place.shown, error.args[0], str(error.args[1]), needed="the log") from None
+        except Exception as error:
+            with explained(self._place):
+                raise
+            raise AssertionError from error
+
+    def start(self, state: str, needed: str, found: str) -> None:
+        """Begin to receive all transactions after a position: the server's own text. needed, found: for people."""
+        self._needed, self._found = needed, found
+        with explained(self._place):
+            with self._connection.cursor() as cursor:
+                cursor.execute("SET @mariadb_slave_capability = 4")
+                cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
+                cursor.execute("SET @slave_connect_state = %s", (state,))
+                cursor.execute("SET @slave_gtid_strict_mode = 0")
+                cursor.execute("SET @slave_gtid_ignore_duplicates = 0")
+                cursor.execute(f"SET @master_heartbeat_period = {_HEARTBEAT}")
+            self._connection._execute_command(_DUMP, struct.pack("<IHI", 4, 0, self._number))  # noqa: SLF001
+        self._heard = time.monotonic()
+
+    def events(self, seconds: float) -> Iterator[bytes]:
+        """Yield the events that are here, without their checksums, and wait for the first one at most so long."""
+        for packet in self._packets(seconds):
+            if packet[0] == 0:
+                event = packet[1:]
+                if len(event) < HEADER.size or len(event) != int.from_bytes(event[9:13], "little"):
+                    raise BinlogBroken(event=repr(event[:40]), problem="it has not the size that it says")
+                kind = event[4]
+                if kind == FORMAT:
+                    self._sums = checksummed(event)
+                elif kind != ROTATE:
+                    yield unsummed(event) if self._sums else event
+            elif packet[0] == 0xFF:
+                number = int.from_bytes(packet[1:3], "little")
+                detail = packet[9:].decode(errors="replace")
+                raise error_of(self._place.shown, number, detail, self._needed, self._found)
+            elif packet[0] == 0xFE and len(packet) < 9:
+                raise BinlogServerAway(source=self._place.shown, detail="it ended the stream")
+            else:
+                raise BinlogBroken(event=repr(packet[:40]), problem="it is no packet of the log")
+
+    def _packets(self, seconds: float) -> Iterator[bytes]:
+        packets = list(self._whole())
+        if not packets and self._receive(seconds):
+            packets = list(self._whole())
+        yield from packets
+
+    def _whole(self) -> Iterator[bytes]:
+        buffer, at, length = self._buffer, 0, len(self._buffer)
+        while length - at >= 4:
+            size = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
+            if length - at - 4 < size:
+                break
+            data = bytes(buffer[at + 4 : at + 4 + size])
+            at += 4 + size
+            if size == _MOST:
+                self._part += data
+                continue
+            if self._part:
+                data, self._part = self._part + data, b""
+            if data:
+                yield data
+        del buffer[:at]
+
+    def _receive(self, seconds: float) -> bool:
+        """Wait for bytes; return whether some came."""
+        try:
+            self._socket.settimeout(max(seconds, 0.001))
+            data = self._socket.recv(_READ)
+        except TimeoutError:
+            if time.monotonic() - self._heard > SILENCE:
+                detail = f"it has said nothing for {SILENCE:.0f} seconds"
+                raise BinlogServerAway(source=self._place.shown, detail=detail) from None
+            return False
+        except OSError as error:
+            raise BinlogServerAway(source=self._place.shown, detail=str(error)) from None
+        if not data:
+            raise BinlogServerAway(source=self._place.shown, detail="it ended the connection")
+        self._heard = time.monotonic()
+        self._buffer += data
+        return True
+
+    def close(self) -> None:
+        """End the session at once."""
+        with suppress(Exception):
+            self._connection._force_close()  # noqa: SLF001

@@ -1,0 +1,245 @@
+"""Transactions as they come, event by event: the changes of each followed table, until the commit.
+
+    GTID  (TABLE_MAP  rows)*  XID | COMMIT       rows that count
+    GTID  (TABLE_MAP  rows)*  ROLLBACK           rows that do not
+    GTID (standalone)  statement                 a change of tables themselves
+
+A transaction that grows beyond `FILED_FROM` bytes in a table is written to files as it comes.
+
+Invariants. Only an end that commits gives chunks, all of them together. `reached` is the next transaction of each
+domain. What the log does not tell row by row, or not in one order, raises `BinlogUnfit`; nothing is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from tidegauge.errors.mysqlsource import BinlogBroken, BinlogTableChanged, BinlogTableTruncated, BinlogUnfit
+from tidegauge.sources.mysql import events
+from tidegauge.sources.mysql.chunks import FILED, INDEX, INLINE, RowsChunk
+from tidegauge.sources.mysql.events import HEADER, Gtid
+from tidegauge.sources.mysql.shapes import shape_of
+from tidegauge.sources.mysql.statements import meaning
+
+__all__ = ["FILED_FROM", "EventGathering"]
+
+FILED_FROM: Final = 4 << 20
+"""Bytes of a table's changes in one transaction from which on they are written to files."""
+_MOST: Final = 1 << 40
+"""Bytes of changes of a transaction: `_sequence` counts no further."""
+
+
+@dataclass(slots=True)
+class _OpenImages:
+    """Changes of one table in the transaction that is under way."""
+
+    shape: str
+    index: list[tuple[int, int, int]] = field(default_factory=list)
+    images: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownTable:
+    """A table of the log: its stream, "" for none. present: the bitmap that says that a row has all columns."""
+
+    stream: str
+    shape: str
+    columns: int
+    present: bytes
+
+
+class EventGathering:
+    """The changes that are here.
+
+    source: for people. streams: the names of streams by database and table. domain: the only one whose transactions
+    change the followed tables. charsets: names by the numbers of collations. write: writes the bytes of a transaction
+    to a file, and returns its path and where they begin there.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        streams: Mapping[tuple[str, str], str],
+        domain: str,
+        reached: Mapping[str, int],
+        charsets: Mapping[int, str],
+        write: Callable[[int, bytes], tuple[str, int]],
+    ) -> None:
+        self.reached: Final = dict(reached)
+        self.size = 0
+        """Bytes that have come, are committed and not taken."""
+        self._source: Final = source
+        self._streams: Final = streams
+        self._domain: Final = domain
+        self._charsets: Final = charsets
+        self._write: Final = write
+        self._gtid: Gtid | None = None
+        self._bytes = 0
+        self._shapes: Final[dict[bytes, _KnownTable]] = {}
+        self._tables: dict[bytes, _KnownTable] = {}
+        self._pending: dict[str, _OpenImages] = {}
+        self._open: dict[str, list[RowsChunk]] = {}
+        self._whole: dict[str, list[RowsChunk]] = {}
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks are whole."""
+        return sum(map(len, self._whole.values()))
+
+    def taken(self) -> dict[str, list[RowsChunk]]:
+        """Return the chunks of each stream that are whole, and forget them."""
+        found, self._whole = self._whole, {}
+        self.size = 0
+        return found
+
+    def take(self, event: bytes) -> None:
+        """Take in an event without its checksum. Raises `BinlogBroken`, `BinlogUnfit`, and what a table became."""
+        kind = event[4]
+        if kind in events.ROWS:
+            self._rows(event, *events.ROWS[kind])
+        elif kind == events.TABLE_MAP:
+            self._tables[event[HEADER.size : HEADER.size + 6]] = self._table(event)
+        elif kind == events.GTID:
+            self._begin(events.gtid_of(event))
+        elif kind == events.XID:
+            self._end()
+        elif kind == events.QUERY:
+            self._query(*events.query_of(event))
+        elif kind == events.XA_PREPARE:
+            self._end()  # its rows were refused, if it had any of these tables
+        elif kind == events.INCIDENT:
+            raise self._unfit("the server says that events are missing here (INCIDENT)")
+        elif kind not in events.CONSEQUENT:
+            raise self._unfit(f"it has an event of the type {kind}, which is not supported")
+
+    def _begin(self, gtid: Gtid) -> None:
+        if self._gtid is not None:
+            raise BinlogBroken(event=f"GTID {gtid}", problem=f"{self._gtid} has not ended")
+        self._gtid, self._tables, self._bytes = gtid, {}, 0
+        if gtid.sequence < self.reached.get(gtid.domain, 0):
+            last = self.reached[gtid.domain] - 1
+            raise self._unfit(f"the numbers of its domain go back: the last one was {last}")
+
+    def _table(self, event: bytes) -> _KnownTable:
+        body = event[HEADER.size :]
+        known = self._shapes.get(body)
+        if known is None:
+            at = 8
+            size = body[at]
+            database, at = body[at + 1 : at + 1 + size].decode(), at + size + 2
+            name = body[at + 1 : at + 1 + body[at]].decode()
+            stream = self._streams.get((database, name), "")
+            if not stream:
+                known = _KnownTable("", "", 0, b"")
+            else:
+                shape = shape_of(event, self._charsets)
+                count = len(shape.columns)
+                present = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
+                known = _KnownTable(stream, shape.encoded(), count, present)
+            if len(self._shapes) > 4096:  # numbers of tables change with each ALTER
+                self._shapes.clear()
+            self._shapes[body] = known
+        return known
+
+    def _rows(self, event: bytes, done: int, version: int) -> None:
+        gtid = self._gtid
+        table = self._tables.get(event[HEADER.size : HEADER.size + 6])
+        if gtid is None or table is None:
+            raise BinlogBroken(event="rows", problem="it stands in no transaction, or its table was not described")
+        before = self._bytes
+        self._bytes += len(event)
+        if not table.stream:
+            return
+        self._check(gtid)
+        at = HEADER.size + 8
+        if version == 2:
+            at += int.from_bytes(event[at : at + 2], "little")
+        count, at = events.packed(event, at)
+        bitmaps = 2 if done == events.UPDATED else 1
+        if count != table.columns or event[at : at + bitmaps * len(table.present)] != table.present * bitmaps:
+            raise self._unfit("its rows have not all columns: binlog_row_image was not FULL")
+        images = event[at + bitmaps * len(table.present) :]
+        pending = self._pending.get(table.stream)
+        if pending is None or pending.shape != table.shape:
+            if pending is not None:
+                self._cut(table.stream)
+            pending = self._pending[table.stream] = _OpenImages(table.shape)
+        pending.index.append((before, len(images), done))
+        pending.images.append(images)
+        pending.size += len(images)
+        if pending.size > FILED_FROM:
+            self._cut(table.stream)
+
+    def _check(self, gtid: Gtid) -> None:
+        if gtid.domain != self._domain:
+            raise self._unfit(f"it is of the domain {gtid.domain}, and the order of two domains is not defined")
+        if gtid.prepared:
+            raise self._unfit("it was prepared by XA, and is in the log before it is committed")
+        if self._bytes > _MOST:
+            raise self._unfit(f"it has more than {_MOST} bytes of changes")
+
+    def _query(self, database: str, statement: str) -> None:
+        gtid = self._gtid
+        word = statement[:9].upper().rstrip(" ;")
+        if gtid is None:
+            raise BinlogBroken(event=f"the statement {statement[:60]!r}", problem="it stands in no transaction")
+        if word == "BEGIN" or word.startswith(("SAVEPOINT", "XA START")):
+            return
+        if word == "COMMIT":
+            self._end()
+        elif word == "ROLLBACK":
+            if statement.upper().strip(" ;") != "ROLLBACK":
+                if self._pending or self._open:
+                    raise self._unfit("a part of it was rolled back after it was in the log")
+                return
+            self._pending, self._open = {}, {}
+            self._end()
+        else:
+            self._means(gtid, database, statement)
+            if gtid.standalone or word.startswith("XA "):
+                self._end()
+
+    def _means(self, gtid: Gtid, database: str, statement: str) -> None:
+        found = meaning(database, statement, self._streams.keys())
+        shown = " ".join(statement.split())[:200]
+        if found is None:
+            return
+        if found.kind == "emptied":
+            raise BinlogTableTruncated(table=found.table, gtid=str(gtid), statement=shown)
+        if found.kind == "changed":
+            raise BinlogTableChanged(table=found.table, detail=f"{gtid} is: {shown}")
+        raise self._unfit(f"it is in the log as a statement, without its rows: {shown}")
+
+    def _cut(self, stream: str) -> None:
+        """Make a chunk of the pending changes of a stream, in a file if it is large."""
+        gtid, pending = self._gtid, self._pending.pop(stream)
+        assert gtid is not None  # noqa: S101 - rows stand in a transaction
+        index, images = np.array(pending.index, INDEX).tobytes(), b"".join(pending.images)
+        place, count = (gtid.domain, gtid.sequence, gtid.at), len(pending.index)
+        if pending.size <= FILED_FROM:
+            chunk = RowsChunk(*place, INLINE, pending.shape, count, index, images)
+        else:
+            path, start = self._write(gtid.sequence, index + images)
+            size = len(index) + len(images)
+            chunk = RowsChunk(*place, FILED, pending.shape, count, file=path, start=start, size=size)
+        self._open.setdefault(stream, []).append(chunk)
+
+    def _end(self) -> None:
+        gtid = self._gtid
+        if gtid is None:
+            raise BinlogBroken(event="the end of a transaction", problem="none has begun")
+        for stream in list(self._pending):
+            self._cut(stream)
+        for stream, chunks in self._open.items():
+            self._whole.setdefault(stream, []).extend(chunks)
+            self.size += sum(len(one.data) for one in chunks)
+        self.reached[gtid.domain] = max(self.reached.get(gtid.domain, 0), gtid.sequence + 1)
+        self._gtid, self._open = None, {}
+
+    def _unfit(self, problem: str) -> BinlogUnfit:
+        return BinlogUnfit(gtid=str(self._gtid), source=self._source, problem=problem)

@@ -1,0 +1,129 @@
+"""Sessions with a server, over PyMySQL: their settings, and the server's errors as ours.
+
+Invariants. What decides how values are written is set by us, over whatever the server or the user has set. No text
+that leaves this module has a password in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidegauge import secrets
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.mysqlsource import (
+    BinlogLoginRefused,
+    BinlogPurged,
+    BinlogRightMissing,
+    BinlogServerAway,
+    BinlogServerUnfit,
+)
+from tidegauge.errors.redaction import Redaction
+from tidegauge.lazy import library
+from tidegauge.sources.mysql.address import ServerAddress
+
+__all__ = ["ServerPlace", "error_of", "explained", "session"]
+
+pymysql: Final = library("pymysql")
+
+_SETTINGS: Final = (
+    "SET time_zone = '+00:00', sql_mode = 'NO_ENGINE_SUBSTITUTION', character_set_results = 'utf8mb4', "
+    "max_statement_time = 0, net_write_timeout = 600"
+)
+_PATIENCE: Final = 30
+"""Seconds after which an answer is given up."""
+_SHOWN: Final = 400
+_LOGIN: Final = frozenset({1044, 1045, 1049, 1698})
+_RIGHT: Final = frozenset({1142, 1143, 1227})
+GRANT: Final = "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO ...; GRANT SELECT ON the tables TO ..."
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlace:
+    """Where a server is. password: a reference, None for no password."""
+
+    address: ServerAddress
+    password: str | None
+
+    @property
+    def shown(self) -> str:
+        """The server, for people."""
+        return self.address.shown
+
+    @property
+    def secret(self) -> str:
+        """The password. Raises `SecretUnavailable`."""
+        return "" if self.password is None else secrets.resolve("password", self.password)
+
+
+@contextmanager
+def session(place: ServerPlace) -> Iterator[Any]:
+    """An ordinary session, whose values come as bytes: the texts that the server writes."""
+    with explained(place):
+        connection = opened(place)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(_SETTINGS)
+            yield connection
+        finally:
+            connection.close()
+
+
+def opened(place: ServerPlace) -> Any:
+    """Return a connection, to be used within `explained`."""
+    address = place.address
+    return pymysql.connect(
+        host=address.host,
+        port=address.port,
+        user=address.user,
+        password=place.secret,
+        database=address.database,
+        charset="utf8mb4",
+        use_unicode=False,
+        conv=pymysql.converters.encoders,  # values come as they are
+        connect_timeout=10,
+        read_timeout=_PATIENCE,
+        write_timeout=_PATIENCE,
+        autocommit=True,
+        program_name="tidegauge",
+    )
+
+
+@contextmanager
+def explained(place: ServerPlace) -> Iterator[None]:
+    """Turn the errors of the server and of the client into ours."""
+    try:
+        yield
+    except pymysql.err.Error as error:
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        said = error.args[1] if len(error.args) > 1 else error
+        text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        detail = Redaction(tuple(one for one in (place.secret,) if one)).text(" ".join(text.split()))[:_SHOWN]
+        raise error_of(place.shown, number, detail) from None
+    except RuntimeError as error:  # a way to log in for which PyMySQL lacks another package
+        raise BinlogLoginRefused(source=place.shown, detail=str(error)) from None
+    except OSError as error:
+        raise BinlogServerAway(source=place.shown, detail=str(error)) from None
+
+
+def error_of(source: str, number: int, detail: str, needed: str = "", found: str = "") -> TidegaugeError:
+    """Return what an error of the server means. needed, found: the first transaction that is needed of the log, and
+    what the log has, while it is read.
+
+    >>> error_of("db", 1045, "Access denied for user 'ada'@'localhost' (using password: YES)").code
+    'TG-0333'
+    >>> error_of("db", 1236, "the binary log has been purged", needed="3-20", found="it begins after 3-30").code
+    'TG-0338'
+    """
+    if number in _RIGHT or (number == 1045 and needed):
+        return BinlogRightMissing(source=source, detail=detail, grant=GRANT)
+    if number in _LOGIN:
+        return BinlogLoginRefused(source=source, detail=detail)
+    if number == 1236 and needed and ("purged" in detail or "GTID" in detail):
+        return BinlogPurged(source=source, needed=needed, found=found, said=detail)
+    if number == 1381:
+        remedy = "start the server with --log-bin"
+        return BinlogServerUnfit(source=source, detail="its binary log is off", remedy=remedy)
+    return BinlogServerAway(source=source, detail=f"{detail} ({number})" if number else detail)

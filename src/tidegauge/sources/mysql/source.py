@@ -1,0 +1,186 @@
+"""`MySqlSource`: tables of a MariaDB, as they were when the flow began, and every change since.
+
+    database -> binary log -> one reader in the driver -> chunks of transactions -> tasks: rows with `_op` -> N tables
+
+Each table is a stream. All of them share one clock, the server's own numbers of transactions (GTIDs). So a
+transaction is in one epoch, over all its tables.
+
+Invariants. The configuration is a value: the columns are looked up once, when the flow is declared first, and kept in
+the source's folder. Nothing is ever changed at the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge import secrets
+from tidegauge.disk import local_path
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.operations import OP
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.fromtime import FromTime
+from tidegauge.remap.fromtime.mariadb import MARIADB
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.database.folder import DeclaredColumns, SourceFolder
+from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
+from tidegauge.sources.metadata import PLACE, TIMESTAMP, with_metadata
+from tidegauge.sources.mysql.address import ServerAddress, address_of
+from tidegauge.sources.mysql.catalog import check_server, columns_of, look
+from tidegauge.sources.mysql.chunks import decoded
+from tidegauge.sources.mysql.sessions import ServerPlace, session
+from tidegauge.sources.mysql.subscription import BinlogSetup, BinlogSubscription
+from tidegauge.sources.protocol import OnBadRecord
+
+__all__ = ["MySqlSource"]
+
+_METADATA: Final = pa.schema([*PLACE, ("_timestamp", TIMESTAMP)])
+_LONGEST: Final = 64
+
+
+@dataclass(frozen=True)
+class MySqlSource:
+    """Follow tables of a MariaDB by its binary log: their rows first, and then every change.
+
+    Each table is a stream: `flow.source("shop_db", tg.MySqlSource(...)).table("orders")`. Its rows are those of the
+    table with `_op` and `_sequence`, see [rows with operations](rows-with-operations.md).
+
+    Args:
+        url: `mysql://user@host:port/database`, without a password.
+        tables: the tables, `table` or `database.table`, spelled as in the catalog. Each needs a primary key.
+        password: a reference, `env:NAME` or `file:PATH`. None for a user without a password.
+        folder: where the first rows, and large transactions, wait until all outputs have them. It must outlive the
+            driver; on a cluster, all machines must see it. Each source has a folder of its own in it.
+        metadata: add `_partition` (the domain of the GTID), `_offset` (its number) and `_timestamp` (its time).
+
+    Raises `InvalidArgument`, `SecretInClear`; and, when the columns are looked up for the first time, the errors
+    TG-0332 to TG-0337 for a server that cannot be followed.
+    """
+
+    url: str
+    _: KW_ONLY
+    tables: Sequence[str]
+    password: str | None = None
+    folder: str = "tidegauge-mysql"
+    metadata: bool = False
+    owner: tuple[str, str] | None = None
+    """The flow, and the name in it: set by `Dataflow.source`."""
+
+    def __post_init__(self) -> None:
+        address = address_of(self.url)
+        if self.password is not None:
+            secrets.check("password", self.password)
+        given = self.tables
+        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+            self._refuse("tables", given, "a list of tables")
+        if len({_name(one, address) for one in given}) < len(given):
+            self._refuse("tables", list(given), "each table once")
+        object.__setattr__(self, "tables", tuple(given))
+        object.__setattr__(self, "folder", local_path(self.folder, parameter="folder", elsewhere=_elsewhere))
+
+    @staticmethod
+    def _refuse(parameter: str, value: object, expected: str) -> None:
+        raise InvalidArgument(parameter=f"MySqlSource({parameter})", value=value, expected=expected)
+
+    def placed(self, flow: str, name: str) -> MySqlSource:
+        """Return the source as the one of this name in this flow."""
+        return replace(self, owner=(flow, name))
+
+    @property
+    def unit(self) -> str:
+        """Positions count transactions."""
+        return "transactions"
+
+    @property
+    def from_time(self) -> FromTime:
+        """The server's clock."""
+        return MARIADB
+
+    @property
+    def streams(self) -> Mapping[str, pa.Schema]:
+        """The columns of each table's stream. Looks them up, unless the source's folder has them."""
+        return self._streams
+
+    @cached_property
+    def _streams(self) -> Mapping[str, pa.Schema]:
+        if self.owner is None:  # asked only whether it is a source
+            return {one: pa.schema([]) for one in self.tables}
+        columns = self._columns()
+        return {stream: self._rows(columns[".".join(name)]) for stream, name in self._names.items()}
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON."""
+        said = {
+            "kind": "mysql",
+            "url": self.url,
+            "tables": list(self.tables),
+            "folder": self.folder,
+            "metadata": self.metadata,
+        }
+        return said if self.password is None else {**said, "password": self.password}
+
+    def connect(self, start: Frontier, bound: Bound) -> BinlogSubscription:
+        """Return a subscription from a position on. See `BinlogSubscription` for what it raises."""
+        name = "/".join(self.owner or ("", ""))
+        setup = BinlogSetup(self._place, f"{name} {self._folder.path}", self._names, self._columns(), self._folder)
+        return BinlogSubscription(setup, start, bound)
+
+    def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
+        """Return the rows of chunks. A change with a value that has no place in its column is a bad record."""
+        return decoded(batch, self.streams[stream], ".".join(self._names[stream]), on_bad_record)
+
+    @property
+    def _place(self) -> ServerPlace:
+        return ServerPlace(address_of(self.url), self.password)
+
+    @property
+    def _names(self) -> Mapping[str, tuple[str, str]]:
+        address = address_of(self.url)
+        return {stream: _name(stream, address) for stream in self.tables}
+
+    @property
+    def _folder(self) -> SourceFolder:
+        return SourceFolder(str(Path(self.folder, *(self.owner or ("", "")))))
+
+    def _columns(self) -> Mapping[str, pa.Schema]:
+        """Return the columns as they were first declared; look them up and keep them where they are not known."""
+        names = list(self._names.values())
+        known = self._folder.columns()
+        if known is not None and all(".".join(name) in known.schemas for name in names):
+            return known.schemas
+        with session(self._place) as connection:
+            found = look(connection, names)
+        check_server(self._place.shown, found)
+        schemas = {str(table): columns_of(self._place.shown, table) for table in found.tables}
+        if known is not None:  # what was declared first stays
+            schemas = {**schemas, **known.schemas}
+        self._folder.keep_columns(DeclaredColumns(schemas))
+        return schemas
+
+    def _rows(self, columns: pa.Schema) -> pa.Schema:
+        own = pa.schema([*columns, (OP, pa.string()), (SEQUENCE, SEQUENCE_TYPE)])
+        return with_metadata(own, metadata=self.metadata, where="the table", columns=_METADATA)
+
+
+def _name(table: str, address: ServerAddress) -> tuple[str, str]:
+    """Return the database and the name of a table.
+
+    >>> place = ServerAddress("ada", "db", 3306, "shop")
+    >>> _name("orders", place), _name("stock.items", place)
+    (('shop', 'orders'), ('stock', 'items'))
+    """
+    parts = table.split(".") if isinstance(table, str) else []
+    named = [address.database, *parts] if len(parts) == 1 else parts
+    if len(named) != 2 or not all(part and "\0" not in part and len(part) <= _LONGEST for part in named):
+        expected = f"'table' or 'database.table', each of at most {_LONGEST} letters"
+        raise InvalidArgument(parameter="MySqlSource(tables)", value=table, expected=expected)
+    return named[0], named[1]
+
+
+def _elsewhere(scheme: str) -> Exception:
+    return InvalidArgument(parameter="MySqlSource(folder)", value=f"{scheme}://...", expected="a local folder")
