@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors.postgressource import FolderDamaged
-from tidegauge.sources.database.folder import DeclaredColumns, LogBeginning, SnapshotPiece, SourceFolder
+from tidegauge.sources.database.folder import LogBeginning, SnapshotPiece, SourceFolder
 
-COLUMNS = DeclaredColumns({"orders": pa.schema([("id", pa.int64())])})
+COLUMNS = {"orders": pa.schema([("id", pa.int64())])}
 RECORD = LogBeginning("shop", "a/1", 0, 9, 1, {"orders": (SnapshotPiece("0.csv", 0, 4, 1, 0),)}, {"orders": "{}"})
 
 

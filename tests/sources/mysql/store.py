@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mariadb import MariaDb
+from tests.sources.database.followed import by_key, caught_up, flow_of, held, log
 
 import tidegauge as tg
 
@@ -37,35 +38,20 @@ class Store:
         given = {"tables": list(self.tables), "folder": str(self.root / "my"), "password": self.password}
         return tg.MySqlSource(self.url, **{**given, **options})
 
-    def flow(self, *, errors: bool = False, more: str = "", **options: Any) -> tg.Dataflow:
-        flow = tg.Dataflow("store", store=f"sqlite:///{self.root}/flow.db", tick=0.05)
-        db = flow.source("db", self.source(**options))
-        for name, key in self.tables.items():
-            sink = tg.DeltaSink(str(self.root / name), envelope="upsert", key=key, order="_sequence")
-            flow.sink(name, db.table(name), sink)
-            flow.sink(f"{name}_log", db.table(name).changelog("op"), tg.ParquetSink(str(self.root / f"{name}_log")))
-        if more:
-            flow.sink("more", db.table(more).changelog("op"), tg.ParquetSink(str(self.root / "more")))
-        if errors:
-            flow.sink("bad", db.errors, tg.ParquetSink(str(self.root / "bad")))
-        return flow
+    def flow(self, *, errors: bool = False, **options: Any) -> tg.Dataflow:
+        return flow_of("store", self.root, self.source(**options), self.tables, errors=errors)
 
     def catch_up(self, **options: Any) -> tg.Dataflow:
-        flow = self.flow(**options)
-        flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
-        return flow
+        return caught_up(self.flow(**options))
 
     def held(self, flow: tg.Dataflow, table: str, **options: Any) -> list[dict[str, Any]]:
-        """The rows of an upsert table, without what is not the database's."""
-        rows = tg.read_arrow(flow, table, **options).drop_columns(["_sequence", "_epoch"]).to_pylist()
-        return sorted(rows, key=lambda row: repr(row[self.tables[table]]))
+        return held(flow, table, self.tables[table], **options)
 
     def there(self, table: str) -> list[dict[str, Any]]:
         """The rows that the database has."""
         names = [name for (name, *_) in self.ask(f"SHOW COLUMNS FROM {table}")]
         rows = [dict(zip(names, row, strict=True)) for row in self.ask(f"SELECT * FROM {table}")]
-        return sorted(rows, key=lambda row: repr(row[self.tables[table]]))
+        return by_key(rows, self.tables[table])
 
     def log(self, flow: tg.Dataflow, table: str) -> list[Mapping[str, Any]]:
-        """The changes of a table in their order."""
-        return sorted(tg.read_arrow(flow, f"{table}_log").to_pylist(), key=lambda row: row["_sequence"])
+        return log(flow, table)

@@ -8,7 +8,6 @@ at every epoch: half a transaction would show.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from typing import Any
 import pymysql
 import pytest
 from tests.mariadb import MariaDb
+from tests.sources.database.followed import shown
 from tests.sources.mysql import driver
 from tests.sources.mysql.store import Store
 from tests.waiting import eventually
@@ -143,11 +143,6 @@ class Machine:
                 run(f"INSERT INTO {one} VALUES ({fresh}, 0, 'x', NULL)")
                 run(f"DELETE FROM {one} WHERE id = {fresh}")
                 run(f"REPLACE INTO {one} VALUES ({fresh}, 0, 'y', NULL)")
-
-
-def shown(row: dict[str, Any]) -> tuple[Any, ...]:
-    large = row["large"]
-    return row["id"], row["n"], row["word"], None if large is None else hashlib.md5(large.encode()).hexdigest()
 
 
 def check(machine: Machine, flow: tg.Dataflow) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from tests.postgres import Server, new_database
+from tests.sources.database.followed import by_key, caught_up, flow_of, held, log
 
 import tidegauge as tg
 
@@ -54,25 +55,13 @@ class Shop:
         return tg.PostgresSource(self.dsn, **{**given, **options})
 
     def flow(self, *, errors: bool = False, **options: Any) -> tg.Dataflow:
-        flow = tg.Dataflow("shop", store=f"sqlite:///{self.root}/flow.db", tick=0.05)
-        db = flow.source("db", self.source(**options))
-        for name, key in self.tables.items():
-            sink = tg.DeltaSink(str(self.root / name), envelope="upsert", key=key, order="_sequence")
-            flow.sink(name, db.table(name), sink)
-            flow.sink(f"{name}_log", db.table(name).changelog("op"), tg.ParquetSink(str(self.root / f"{name}_log")))
-        if errors:
-            flow.sink("bad", db.errors, tg.ParquetSink(str(self.root / "bad")))
-        return flow
+        return flow_of("shop", self.root, self.source(**options), self.tables, errors=errors)
 
     def catch_up(self, **options: Any) -> tg.Dataflow:
-        flow = self.flow(**options)
-        flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
-        return flow
+        return caught_up(self.flow(**options))
 
     def held(self, flow: tg.Dataflow, table: str, **options: Any) -> list[dict[str, Any]]:
-        """The rows of an upsert table, without what is not the database's."""
-        rows = tg.read_arrow(flow, table, **options).drop_columns(["_sequence", "_epoch"]).to_pylist()
-        return sorted(rows, key=lambda row: repr(row[self.tables[table]]))
+        return held(flow, table, self.tables[table], **options)
 
     def there(self, table: str) -> list[dict[str, Any]]:
         """The rows that the database has."""
@@ -80,11 +69,10 @@ class Shop:
             cursor = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table)))
             names = [column.name for column in cursor.description or []]
             rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        return sorted(rows, key=lambda row: repr(row[self.tables[table]]))
+        return by_key(rows, self.tables[table])
 
     def log(self, flow: tg.Dataflow, table: str) -> list[Mapping[str, Any]]:
-        """The changes of a table in their order."""
-        return sorted(tg.read_arrow(flow, f"{table}_log").to_pylist(), key=lambda row: row["_sequence"])
+        return log(flow, table)
 
     def confirmed(self) -> str:
         return str(

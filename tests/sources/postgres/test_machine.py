@@ -8,7 +8,6 @@ right at every epoch: half a transaction would show.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import signal
@@ -23,6 +22,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.postgres import Server
+from tests.sources.database.followed import shown
 from tests.sources.postgres import driver
 from tests.sources.postgres.shop import Shop
 from tests.waiting import eventually
@@ -195,11 +195,6 @@ def bound(flow: tg.Dataflow) -> dict[int, int]:
     table = store.load("machine").sources["db"].table
     store.close()
     return {epoch: table.frontier_at(epoch)[WAL] for epoch in range(table.upper)}
-
-
-def shown(row: dict[str, Any]) -> tuple[Any, ...]:
-    large = row["large"]
-    return row["id"], row["n"], row["word"], None if large is None else hashlib.md5(large.encode()).hexdigest()
 
 
 def play(server: Server, root: Path, seed: int, rounds: int, *, kill_server: bool) -> tuple[int, int]:

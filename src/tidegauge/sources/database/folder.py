@@ -36,7 +36,7 @@ import pyarrow as pa
 from tidegauge.disk import make_folder, synchronise, write_durably
 from tidegauge.errors.postgressource import FolderDamaged
 
-__all__ = ["DeclaredColumns", "LogBeginning", "SnapshotPiece", "SourceFolder"]
+__all__ = ["LogBeginning", "SnapshotPiece", "SourceFolder"]
 
 _SHOWN: Final = 200
 _ABSENT: Final = object()
@@ -77,32 +77,25 @@ class LogBeginning:
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredColumns:
-    """The columns of tables by name."""
-
-    schemas: Mapping[str, pa.Schema]
-
-
-@dataclass(frozen=True, slots=True)
 class SourceFolder:
     """The folder."""
 
     path: str
 
-    def columns(self) -> DeclaredColumns | None:
-        """Return the columns that were declared first, None before."""
+    def columns(self) -> Mapping[str, pa.Schema] | None:
+        """Return the columns of tables, by their names, that were declared first, None before."""
         with self._understood("columns.json"):
             found = self._read("columns.json")
             return None if found is _ABSENT else _declared(found)
 
-    def keep_columns(self, columns: DeclaredColumns) -> None:
+    def keep_columns(self, columns: Mapping[str, pa.Schema]) -> None:
         """Keep the columns."""
         said = {
             name: {
                 "columns": {one.name: str(one.type) for one in schema},
                 "arrow": base64.b64encode(schema.serialize().to_pybytes()).decode(),
             }
-            for name, schema in columns.schemas.items()
+            for name, schema in columns.items()
         }
         self._write("columns.json", said)
 
@@ -197,10 +190,8 @@ class SourceFolder:
         synchronise(folder)
 
 
-def _declared(found: Any) -> DeclaredColumns:
-    return DeclaredColumns(
-        {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one["arrow"]))) for name, one in found.items()}
-    )
+def _declared(found: Any) -> Mapping[str, pa.Schema]:
+    return {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(one["arrow"]))) for name, one in found.items()}
 
 
 def _recorded(found: Any) -> LogBeginning:

@@ -2,18 +2,30 @@
 
 Invariant: of two changes the later one has the greater number, also within a transaction, whatever the database.
 
->>> SEQUENCE, str(SEQUENCE_TYPE)
-('_sequence', 'decimal128(38, 0)')
+>>> sequence(np.array([1, 2**40]), np.array([3, 0]), bits=40).to_pylist() == [2**40 + 3, 2**80]
+True
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-__all__ = ["SEQUENCE", "SEQUENCE_TYPE"]
+__all__ = ["SEQUENCE", "SEQUENCE_TYPE", "sequence"]
 
 SEQUENCE: Final = "_sequence"
 SEQUENCE_TYPE: Final = pa.decimal128(38, 0)
-"""The place of the transaction in the log, and behind it that of the change within the transaction."""
+
+
+def sequence(places: Any, within: Any, *, bits: int) -> Any:
+    """Return the values of `_sequence`: the place of the transaction times 2**bits, plus where in it the change is.
+
+    places: below 2**63. within: below 2**bits.
+    """
+    halves = np.empty((len(places), 2), np.uint64)
+    unsigned = np.asarray(places).astype(np.uint64)
+    halves[:, 0] = (unsigned << np.uint64(bits)) | np.asarray(within).astype(np.uint64)
+    halves[:, 1] = unsigned >> np.uint64(64 - bits)
+    return pa.Array.from_buffers(SEQUENCE_TYPE, len(places), [None, pa.py_buffer(halves.tobytes())])

@@ -18,19 +18,17 @@ Invariant: the rows of chunks depend on the log alone, not on how it was cut int
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.mysqlsource import BinlogTableChanged, BinlogValueUnfit
-from tidegauge.errors.push import PieceUnreadable
 from tidegauge.operations import DELETE, INSERT, OP, UPDATE
-from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
+from tidegauge.sources.database.records import INLINE, OURS, filed, joined, runs
+from tidegauge.sources.database.sequence import SEQUENCE, sequence
 from tidegauge.sources.database.values import values
 from tidegauge.sources.metadata import TIMESTAMP
 from tidegauge.sources.mysql.cells import ColumnCells, cells_of, layout
@@ -40,9 +38,9 @@ from tidegauge.sources.mysql.shapes import LoggedTable, ShapeColumn
 from tidegauge.sources.mysql.snapshot import rows_of
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["FILED", "INDEX", "INLINE", "SNAPSHOT", "RowsChunk", "batch_of", "decoded"]
+__all__ = ["FILED", "INDEX", "SNAPSHOT", "RowsChunk", "batch_of", "decoded"]
 
-INLINE, FILED, SNAPSHOT = range(3)
+FILED, SNAPSHOT = range(1, 3)
 INDEX: Final = np.dtype([("before", "<u8"), ("size", "<u4"), ("done", "u1")])
 """Of each event of a chunk: bytes of changes before it, its bytes, and the operation."""
 _SCHEMA: Final = pa.schema(
@@ -60,9 +58,8 @@ _SCHEMA: Final = pa.schema(
         ("_size", pa.int64()),
     ]
 )
-_OURS: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp"})
 _WORDS: Final = pa.array([INSERT, UPDATE, DELETE], pa.string())
-_SHIFT: Final = 40
+_BITS: Final = 40
 """Bits for the bytes of changes within a transaction."""
 
 
@@ -100,9 +97,9 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
 
     Raises `BinlogTableChanged`, `BinlogBroken`, `PieceUnreadable`.
     """
-    wanted = {field.name: field.type for field in columns if field.name not in _OURS}
+    wanted = {field.name: field.type for field in columns if field.name not in OURS}
     parts = []
-    for kind, shape, run in _runs(records):
+    for kind, shape, run in runs(records):
         if kind == SNAPSHOT:
             made, bad, of = _first_rows(run, wanted, table)
         else:
@@ -115,21 +112,7 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
         made["_offset"] = run["_offset"].take(taken)
         made["_timestamp"] = run["_at"].take(taken).cast(TIMESTAMP)
         parts.append(pa.RecordBatch.from_arrays([made[name] for name in columns.names], schema=columns))
-    if not parts:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)
-    return parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
-
-
-def _runs(records: pa.RecordBatch) -> Iterator[tuple[int, str, pa.RecordBatch]]:
-    """Yield neighbours that are decoded together: inline ones of one shape, and each other one for itself."""
-    kinds = records["_kind"].to_numpy(zero_copy_only=False)
-    shapes = records["_shape"]
-    codes = shapes.indices.to_numpy(zero_copy_only=False)
-    cuts = np.flatnonzero((kinds[1:] != INLINE) | (kinds[:-1] != INLINE) | (codes[1:] != codes[:-1])) + 1
-    for lower, upper in itertools.pairwise([0, *cuts.tolist(), len(kinds)]):
-        if upper > lower:
-            shape = shapes.dictionary[int(codes[lower])].as_py()
-            yield int(kinds[lower]), shape, records.slice(lower, upper - lower)
+    return joined(parts, columns)
 
 
 _Bad = list[tuple[int, bytes, BinlogValueUnfit]]
@@ -186,7 +169,7 @@ def _changes(
     sequences = records["_offset"].to_numpy(zero_copy_only=False)[record]
     within = index["before"][found.message].astype(np.int64) + found.begins - starts[found.message]
     made[OP] = _WORDS.take(pa.array(word[rows]))
-    made[SEQUENCE] = _sequence(sequences[rows], within[rows])
+    made[SEQUENCE] = sequence(sequences[rows], within[rows], bits=_BITS)
     bad = []
     if wrong:
         for one, error in sorted(wrong.items()):
@@ -221,54 +204,29 @@ def _moved(data: Any, found: Images, shape: LoggedTable, after: Any) -> Any:
     return moved
 
 
-def _sequence(sequences: Any, within: Any) -> Any:
-    """Return the values of `_sequence`.
-
-    >>> _sequence(np.array([1, 2**40]), np.array([3, 0])).to_pylist() == [2**40 + 3, 2**80]
-    True
-    """
-    halves = np.empty((len(sequences), 2), np.uint64)
-    unsigned = np.asarray(sequences).astype(np.uint64)
-    halves[:, 0] = (unsigned << np.uint64(_SHIFT)) | np.asarray(within).astype(np.uint64)
-    halves[:, 1] = unsigned >> np.uint64(64 - _SHIFT)
-    return pa.Array.from_buffers(SEQUENCE_TYPE, len(sequences), [None, pa.py_buffer(halves.tobytes())])
-
-
 def _events(records: pa.RecordBatch, kind: int) -> tuple[Any, Any, Any]:
     """Return the images of events, their index, and how many events each record has."""
     counts = records["_count"].to_numpy(zero_copy_only=False)
     if kind == INLINE:
         data, index = (b"".join(records[name].to_pylist()) for name in ("_data", "_index"))
     else:
-        whole = _filed(records)
+        whole = filed(records)
         index, data = whole[: INDEX.itemsize * int(counts[0])], whole[INDEX.itemsize * int(counts[0]) :]
     return np.frombuffer(data, np.uint8), np.frombuffer(index, INDEX), counts
 
 
-def _filed(record: pa.RecordBatch) -> bytes:
-    """Return the bytes of a record that are in a file. Raises `PieceUnreadable`."""
-    path, start, size = (record[name][0].as_py() for name in ("_file", "_from", "_size"))
-    try:
-        with Path(path).open("rb") as file:
-            file.seek(start)
-            found = file.read(size)
-    except OSError as error:
-        raise PieceUnreadable(path=path, detail=str(error)) from error
-    if len(found) != size:
-        raise PieceUnreadable(path=path, detail=f"it ends at {start + len(found)}, and {start + size} were written")
-    return found
-
-
 def _first_rows(record: pa.RecordBatch, wanted: Mapping[str, Any], table: str) -> tuple[dict[str, Any], _Bad, Any]:
     """Return the rows of a piece of a snapshot."""
-    texts = rows_of(_filed(record))
+    texts = rows_of(filed(record))
     if gone := [name for name in wanted if name not in texts.schema.names]:
         raise BinlogTableChanged(table=table, detail=f"its first rows have no column {gone[0]!r}")
     made, wrong = _typed(texts, wanted, table)
     count = texts.num_rows
     first = record["_from"][0].as_py()
     made[OP] = pa.repeat(pa.scalar(INSERT, pa.string()), count)
-    made[SEQUENCE] = _sequence(np.full(count, record["_offset"][0].as_py(), np.int64), first + np.arange(count))
+    made[SEQUENCE] = sequence(
+        np.full(count, record["_offset"][0].as_py(), np.int64), first + np.arange(count), bits=_BITS
+    )
     rows = np.arange(count)
     bad = [
         (0, repr(texts.slice(row, 1).to_pylist()[0]).encode()[:4096], error) for row, error in sorted(wrong.items())

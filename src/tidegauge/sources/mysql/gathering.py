@@ -19,8 +19,9 @@ from typing import Final
 import numpy as np
 
 from tidegauge.errors.mysqlsource import BinlogBroken, BinlogTableChanged, BinlogTableTruncated, BinlogUnfit
+from tidegauge.sources.database.records import INLINE
 from tidegauge.sources.mysql import events
-from tidegauge.sources.mysql.chunks import FILED, INDEX, INLINE, RowsChunk
+from tidegauge.sources.mysql.chunks import FILED, INDEX, RowsChunk
 from tidegauge.sources.mysql.events import HEADER, Gtid
 from tidegauge.sources.mysql.shapes import shape_of
 from tidegauge.sources.mysql.statements import meaning

@@ -10,7 +10,6 @@ nothing is bound, so an attempt that was cut off leaves nothing behind. A step w
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ import pyarrow as pa
 from tidegauge.disk import make_folder, synchronise
 from tidegauge.errors.mysqlsource import BinlogServerUnfit
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
+from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.mysql.sessions import ServerPlace, explained, session
 
 __all__ = ["FirstRowsReading", "rows_of"]
@@ -27,7 +27,6 @@ __all__ = ["FirstRowsReading", "rows_of"]
 _PIECE: Final = 4 << 20
 """Bytes from which on a piece is over: what a task decodes at once."""
 _ROWS: Final = 512
-_OVER: Final = object()
 
 
 def rows_of(data: bytes) -> pa.RecordBatch:
@@ -47,19 +46,7 @@ class FirstRowsReading:
         """The position of the snapshot, as the server writes it."""
         self._place: Final = place
         self._folder: Final = folder
-        self._steps: Final = self._read(streams)
-
-    def step(self, seconds: float) -> bool:
-        """Go on for so long; return whether all rows are on the disk. Raises what `explained` does, and `OSError`."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if next(self._steps, _OVER) is _OVER:
-                return True
-        return False
-
-    def close(self) -> None:
-        """Give it up."""
-        self._steps.close()
+        self.steps: Final = Steps(self._read(streams))
 
     def _read(self, streams: Mapping[str, tuple[str, str, pa.Schema]]) -> Generator[object, None, None]:
         self._folder.clear_snapshot()

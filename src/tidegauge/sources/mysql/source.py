@@ -14,22 +14,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tidegauge import secrets
-from tidegauge.disk import local_path
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.operations import OP
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.fromtime.mariadb import MARIADB
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.database.folder import DeclaredColumns, SourceFolder
-from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
-from tidegauge.sources.metadata import PLACE, TIMESTAMP, with_metadata
+from tidegauge.sources.database.declaring import (
+    checked_folder,
+    checked_tables,
+    first_declared,
+    folder_of,
+    stream_columns,
+)
+from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.address import ServerAddress, address_of
 from tidegauge.sources.mysql.catalog import check_server, columns_of, look
 from tidegauge.sources.mysql.chunks import decoded
@@ -39,7 +41,6 @@ from tidegauge.sources.protocol import OnBadRecord
 
 __all__ = ["MySqlSource"]
 
-_METADATA: Final = pa.schema([*PLACE, ("_timestamp", TIMESTAMP)])
 _LONGEST: Final = 64
 
 
@@ -75,17 +76,9 @@ class MySqlSource:
         address = address_of(self.url)
         if self.password is not None:
             secrets.check("password", self.password)
-        given = self.tables
-        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-            self._refuse("tables", given, "a list of tables")
-        if len({_name(one, address) for one in given}) < len(given):
-            self._refuse("tables", list(given), "each table once")
-        object.__setattr__(self, "tables", tuple(given))
-        object.__setattr__(self, "folder", local_path(self.folder, parameter="folder", elsewhere=_elsewhere))
-
-    @staticmethod
-    def _refuse(parameter: str, value: object, expected: str) -> None:
-        raise InvalidArgument(parameter=f"MySqlSource({parameter})", value=value, expected=expected)
+        tables = checked_tables(self.tables, lambda one: _name(one, address), source="MySqlSource")
+        object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "folder", checked_folder(self.folder, source="MySqlSource"))
 
     def placed(self, flow: str, name: str) -> MySqlSource:
         """Return the source as the one of this name in this flow."""
@@ -111,7 +104,10 @@ class MySqlSource:
         if self.owner is None:  # asked only whether it is a source
             return {one: pa.schema([]) for one in self.tables}
         columns = self._columns()
-        return {stream: self._rows(columns[".".join(name)]) for stream, name in self._names.items()}
+        return {
+            stream: stream_columns(columns[".".join(name)], metadata=self.metadata)
+            for stream, name in self._names.items()
+        }
 
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON."""
@@ -145,26 +141,16 @@ class MySqlSource:
 
     @property
     def _folder(self) -> SourceFolder:
-        return SourceFolder(str(Path(self.folder, *(self.owner or ("", "")))))
+        return folder_of(self.folder, self.owner)
 
     def _columns(self) -> Mapping[str, pa.Schema]:
-        """Return the columns as they were first declared; look them up and keep them where they are not known."""
-        names = list(self._names.values())
-        known = self._folder.columns()
-        if known is not None and all(".".join(name) in known.schemas for name in names):
-            return known.schemas
-        with session(self._place) as connection:
-            found = look(connection, names)
-        check_server(self._place.shown, found)
-        schemas = {str(table): columns_of(self._place.shown, table) for table in found.tables}
-        if known is not None:  # what was declared first stays
-            schemas = {**schemas, **known.schemas}
-        self._folder.keep_columns(DeclaredColumns(schemas))
-        return schemas
+        return first_declared(self._folder, [".".join(name) for name in self._names.values()], self._look)
 
-    def _rows(self, columns: pa.Schema) -> pa.Schema:
-        own = pa.schema([*columns, (OP, pa.string()), (SEQUENCE, SEQUENCE_TYPE)])
-        return with_metadata(own, metadata=self.metadata, where="the table", columns=_METADATA)
+    def _look(self) -> Mapping[str, pa.Schema]:
+        with session(self._place) as connection:
+            found = look(connection, list(self._names.values()))
+        check_server(self._place.shown, found)
+        return {str(table): columns_of(self._place.shown, table) for table in found.tables}
 
 
 def _name(table: str, address: ServerAddress) -> tuple[str, str]:
@@ -180,7 +166,3 @@ def _name(table: str, address: ServerAddress) -> tuple[str, str]:
         expected = f"'table' or 'database.table', each of at most {_LONGEST} letters"
         raise InvalidArgument(parameter="MySqlSource(tables)", value=table, expected=expected)
     return named[0], named[1]
-
-
-def _elsewhere(scheme: str) -> Exception:
-    return InvalidArgument(parameter="MySqlSource(folder)", value=f"{scheme}://...", expected="a local folder")

@@ -33,8 +33,9 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.mariadb import MARIADB
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import LogBeginning, SourceFolder
+from tidegauge.sources.database.records import together
 from tidegauge.sources.mysql.catalog import ServerLook, check_server, columns_of, look
-from tidegauge.sources.mysql.chunks import INLINE, SNAPSHOT, RowsChunk, batch_of
+from tidegauge.sources.mysql.chunks import SNAPSHOT, RowsChunk, batch_of
 from tidegauge.sources.mysql.dump import LogStream
 from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.sources.mysql.sessions import ServerPlace, session
@@ -116,24 +117,22 @@ class BinlogSubscription:
         record = self._setup.folder.stream()
         if self._gathering is None or (record is not None and not MARIADB.parse(record.begins).less_equal(frontier)):
             return
-        self._setup.folder.clear_spill(frontier[self._domain])
+        self._setup.folder.clear_spill(frontier[self._domain(record)])
         if record is not None and record.point and not record.done:
-            self._setup.folder.keep_stream(replace(record, done=True))
+            self._setup.folder.keep_stream(replace(record, done=True, pieces={}))
             self._setup.folder.clear_snapshot()
 
     def close(self) -> None:
         """End the session."""
         with suppress(Exception):
             if self._reading is not None:
-                self._reading.close()
+                self._reading.steps.close()
         self._log.close()
 
     # Where the stream begins.
 
-    @property
-    def _domain(self) -> str:
-        """The domain whose transactions change the tables."""
-        record = self._setup.folder.stream()
+    def _domain(self, record: LogBeginning | None) -> str:
+        """Return the domain whose transactions change the tables."""
         return self._found.settings["gtid_domain_id"] if record is None else record.shapes["domain"]
 
     def _open(self, bound: Bound) -> None:
@@ -163,7 +162,7 @@ class BinlogSubscription:
 
     def _begin(self, frontier: Frontier) -> None:
         setup = self._setup
-        domain = self._domain
+        domain = self._domain(setup.folder.stream())
         setup.folder.forget_spill(frontier[domain])
         state = _state(setup.place.shown, frontier, self._found.settings["gtid_binlog_state"])
         needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
@@ -197,7 +196,7 @@ class BinlogSubscription:
         """Go on with the first rows; return all of them once they are whole."""
         setup = self._setup
         if self._reading is not None:
-            if not self._reading.step(until - time.monotonic()):
+            if not self._reading.steps.go_on(until - time.monotonic()):
                 return None
             gtids, pieces, domain = self._reading.gtids, self._reading.pieces, self._found.settings["gtid_domain_id"]
             self._reading = None
@@ -247,13 +246,9 @@ class BinlogSubscription:
         self._given_at = time.monotonic()
         reached = self._given_to = Frontier(gathering.reached)
         self._end = self._end.join(reached)
-        batches = []
-        for stream, chunks in gathering.taken().items():
-            run = [one for one in chunks if one.kind == INLINE]
-            if len(run) == len(chunks):
-                batches.append((stream, batch_of(run)))
-            else:
-                batches += [(stream, batch_of([one])) for one in chunks]
+        batches = [
+            (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in together(chunks)
+        ]
         return Received(tuple(batches), reached, self._end)
 
 

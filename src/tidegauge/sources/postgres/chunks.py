@@ -17,33 +17,31 @@ Invariant: the rows of chunks depend on the changes alone, not on how these were
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.postgressource import SourceTableTruncated, TableChanged, ValueUnfit
-from tidegauge.errors.push import PieceUnreadable
 from tidegauge.lazy import library
 from tidegauge.operations import INSERT, OP
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
-from tidegauge.sources.database.sequence import SEQUENCE
+from tidegauge.sources.database.records import INLINE, OURS, filed, joined, runs
+from tidegauge.sources.database.sequence import SEQUENCE, sequence
 from tidegauge.sources.database.values import values
 from tidegauge.sources.metadata import TIMESTAMP
-from tidegauge.sources.postgres.rows import ChangePlaces, changed, sequence
+from tidegauge.sources.postgres.rows import SEQUENCE_BITS, ChangePlaces, changed
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["EMPTIED", "FILED", "INLINE", "SNAPSHOT", "Chunk", "batch_of", "decoded"]
+__all__ = ["EMPTIED", "FILED", "SNAPSHOT", "Chunk", "batch_of", "decoded"]
 
 csv: Final = library("pyarrow.csv")
 pc: Final = library("pyarrow.compute")
 
-INLINE, FILED, SNAPSHOT, EMPTIED = range(4)
+FILED, SNAPSHOT, EMPTIED = range(1, 4)
 
 _SCHEMA: Final = pa.schema(
     [
@@ -101,31 +99,12 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
 
     Raises `TableChanged`, `SourceTableTruncated`, `ReplicationBroken`, `PieceUnreadable`.
     """
-    wanted = {field.name: field.type for field in columns if field.name not in _OURS}
-    parts = [_rows(run, shape, kind, wanted, columns, table, on_bad_record) for kind, shape, run in _runs(records)]
-    if not parts:
-        return _none(columns)
-    return parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
-
-
-_OURS: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp"})
-
-
-def _none(columns: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)
-
-
-def _runs(records: pa.RecordBatch) -> Iterator[tuple[int, TableShape, pa.RecordBatch]]:
-    """Yield neighbours that are decoded together: inline ones of one shape, and each other one for itself."""
-    kinds = records["_kind"].to_numpy(zero_copy_only=False)
-    shapes = records["_shape"]
-    codes = shapes.indices.to_numpy(zero_copy_only=False)
-    cuts = np.flatnonzero((kinds[1:] != INLINE) | (kinds[:-1] != INLINE) | (codes[1:] != codes[:-1])) + 1
-    bounds = [0, *cuts.tolist(), len(kinds)]
-    for lower, upper in itertools.pairwise(bounds):
-        if upper > lower:
-            shape = TableShape.decoded(shapes.dictionary[int(codes[lower])].as_py())
-            yield int(kinds[lower]), shape, records.slice(lower, upper - lower)
+    wanted = {field.name: field.type for field in columns if field.name not in OURS}
+    parts = [
+        _rows(run, TableShape.decoded(shape), kind, wanted, columns, table, on_bad_record)
+        for kind, shape, run in runs(records)
+    ]
+    return joined(parts, columns)
 
 
 def _rows(
@@ -175,30 +154,16 @@ def _messages(records: pa.RecordBatch, kind: int) -> tuple[Any, Any, Any]:
             np.frombuffer(b"".join(records[name].to_pylist()), np.uint8) for name in ("_data", "_lengths")
         )
     else:
-        whole = np.frombuffer(_filed(records), np.uint8)
+        whole = np.frombuffer(filed(records), np.uint8)
         lengths, data = whole[: 4 * int(counts[0])], whole[4 * int(counts[0]) :]
     return data, lengths.view("<u4").astype(np.int64), counts
-
-
-def _filed(record: pa.RecordBatch) -> bytes:
-    """Return the bytes of a record that are in a file. Raises `PieceUnreadable`."""
-    path, start, size = (record[name][0].as_py() for name in ("_file", "_from", "_size"))
-    try:
-        with Path(path).open("rb") as file:
-            file.seek(start)
-            found = file.read(size)
-    except OSError as error:
-        raise PieceUnreadable(path=path, detail=str(error)) from error
-    if len(found) != size:
-        raise PieceUnreadable(path=path, detail=f"it ends at {start + len(found)}, and {start + size} were written")
-    return found
 
 
 def _snapshot(
     record: pa.RecordBatch, shape: TableShape, wanted: Mapping[str, Any], table: str, on_bad_record: OnBadRecord
 ) -> dict[str, Any]:
     """Return the rows of a piece of a snapshot."""
-    lines = _filed(record)
+    lines = filed(record)
     found = csv.read_csv(
         pa.BufferReader(lines),
         read_options=csv.ReadOptions(column_names=list(shape.columns), use_threads=False, block_size=len(lines) + 1),
@@ -221,7 +186,7 @@ def _snapshot(
             wrong.setdefault(row, ValueUnfit(column=name, table=table, value=shown, type=str(kind)))
     numbers = first + np.arange(found.num_rows)
     made[OP] = pa.repeat(pa.scalar(INSERT, pa.string()), found.num_rows)
-    made[SEQUENCE] = sequence(np.full(found.num_rows, lsn, np.int64), numbers)
+    made[SEQUENCE] = sequence(np.full(found.num_rows, lsn, np.int64), numbers, bits=SEQUENCE_BITS)
     if wrong:
         for row, error in sorted(wrong.items()):
             raw = repr({name: found[name][row].as_py() for name in shape.columns}).encode()

@@ -20,7 +20,8 @@ from typing import Final
 
 from tidegauge.errors.postgressource import ReplicationBroken, TableChanged
 from tidegauge.remap.fromtime.lsn import Lsn
-from tidegauge.sources.postgres.chunks import EMPTIED, FILED, INLINE, Chunk
+from tidegauge.sources.database.records import INLINE
+from tidegauge.sources.postgres.chunks import EMPTIED, FILED, Chunk
 from tidegauge.sources.postgres.wire import (
     CHANGES,
     PASSED,

@@ -23,12 +23,14 @@ import pyarrow as pa
 
 from tidegauge.errors.postgressource import UnchangedValueMissing, ValueUnfit
 from tidegauge.operations import DELETE, INSERT, OP, UPDATE
-from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
+from tidegauge.sources.database.sequence import SEQUENCE, sequence
 from tidegauge.sources.database.values import gathered, values
 from tidegauge.sources.postgres import tuples
 
-__all__ = ["Bad", "ChangePlaces", "changed", "sequence"]
+__all__ = ["SEQUENCE_BITS", "Bad", "ChangePlaces", "changed"]
 
+SEQUENCE_BITS: Final = 32
+"""Bits for the number of a change within its transaction."""
 _WORDS: Final = pa.array([INSERT, UPDATE, DELETE], pa.string())
 _SHOWN: Final = 60
 
@@ -48,21 +50,6 @@ class Bad:
     index: int
     code: str
     message: str
-
-
-def sequence(lsns: Any, numbers: Any) -> Any:
-    """Return the values of `_sequence`: the place of the commit times 2**32, plus the number of the change.
-
-    numbers: below 2**32.
-
-    >>> sequence(np.array([1, 0]), np.array([2, 3])).to_pylist()
-    [Decimal('4294967298'), Decimal('3')]
-    """
-    halves = np.empty((len(lsns), 2), np.uint64)
-    unsigned = np.asarray(lsns).astype(np.uint64)
-    halves[:, 0] = (unsigned << np.uint64(32)) | np.asarray(numbers).astype(np.uint64)
-    halves[:, 1] = unsigned >> np.uint64(32)
-    return pa.Array.from_buffers(SEQUENCE_TYPE, len(lsns), [None, pa.py_buffer(halves.tobytes())])
 
 
 def changed(
@@ -98,7 +85,7 @@ def changed(
             bad.setdefault(int(rows.message[row]), Bad(int(rows.message[row]), wrong.code, wrong.summary))
     made[OP] = _WORDS.take(pa.array(rows.words))
     message = rows.message
-    made[SEQUENCE] = sequence(places.lsns[message], 2 * places.numbers[message] + rows.second)
+    made[SEQUENCE] = sequence(places.lsns[message], 2 * places.numbers[message] + rows.second, bits=SEQUENCE_BITS)
     if bad:
         good[list(bad)] = False
         keep = pa.array(good[message])

@@ -13,7 +13,6 @@ A step works for a part of a second, so that a stop does not wait.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from tidegauge.disk import make_folder, synchronise
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
+from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.sessions import DatabasePlace, explained, session
 from tidegauge.sources.postgres.wire import TableShape
@@ -34,7 +34,6 @@ __all__ = ["PIECE_BYTES", "SnapshotReading"]
 PIECE_BYTES: Final = 4 << 20
 """Bytes of CSV from which on a piece is over: what a task decodes at once."""
 _BUFFER: Final = 1 << 18
-_OVER: Final = object()
 
 
 class SnapshotReading:
@@ -51,19 +50,7 @@ class SnapshotReading:
         self.shapes: dict[str, str] = {}
         self._place: Final = place
         self._folder: Final = folder
-        self._steps: Final = self._read(name, streams)
-
-    def step(self, seconds: float) -> bool:
-        """Go on for so long; return whether all rows are on the disk. Raises what `explained` does, and `OSError`."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if next(self._steps, _OVER) is _OVER:
-                return True
-        return False
-
-    def close(self) -> None:
-        """Give it up."""
-        self._steps.close()
+        self.steps: Final = Steps(self._read(name, streams))
 
     def _read(
         self, name: str, streams: Mapping[str, tuple[PublishedTable, pa.Schema]]

@@ -15,22 +15,24 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.disk import local_path
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.operations import OP
 from tidegauge.postgres.address import checked_address
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.fromtime.lsn import LSN
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.database.folder import DeclaredColumns, SourceFolder
-from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
-from tidegauge.sources.metadata import PLACE, TIMESTAMP, with_metadata
+from tidegauge.sources.database.declaring import (
+    checked_folder,
+    checked_tables,
+    first_declared,
+    folder_of,
+    stream_columns,
+)
+from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import look
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
 from tidegauge.sources.postgres.chunks import decoded
@@ -40,7 +42,6 @@ from tidegauge.sources.protocol import OnBadRecord
 
 __all__ = ["PostgresSource"]
 
-_METADATA: Final = pa.schema([*PLACE, ("_timestamp", TIMESTAMP)])
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
 _LONGEST: Final = 63
 
@@ -82,15 +83,11 @@ class PostgresSource:
         checked_address(self.dsn, self.password)
         if not isinstance(self.publication, str) or not 0 < len(self.publication.encode()) <= _LONGEST:
             self._refuse("publication", self.publication, "the name of a publication")
-        given = self.tables
-        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-            self._refuse("tables", given, "a list of tables")
-        if len({_name(one) for one in given}) < len(given):
-            self._refuse("tables", list(given), "each table once")
+        tables = checked_tables(self.tables, _name, source="PostgresSource")
         if self.slot is not None and (not isinstance(self.slot, str) or _SLOT.fullmatch(self.slot) is None):
             self._refuse("slot", self.slot, "a name of lower-case letters, digits and '_'")
-        object.__setattr__(self, "tables", tuple(given))
-        object.__setattr__(self, "folder", local_path(self.folder, parameter="folder", elsewhere=_elsewhere))
+        object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "folder", checked_folder(self.folder, source="PostgresSource"))
 
     @staticmethod
     def _refuse(parameter: str, value: object, expected: str) -> None:
@@ -120,7 +117,9 @@ class PostgresSource:
         if self.owner is None:  # asked only whether it is a source
             return {one: pa.schema([]) for one in self.tables}
         columns = self._columns()
-        return {stream: self._rows(columns.schemas[".".join(_name(stream))]) for stream in self.tables}
+        return {
+            stream: stream_columns(columns[".".join(_name(stream))], metadata=self.metadata) for stream in self.tables
+        }
 
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON."""
@@ -155,7 +154,7 @@ class PostgresSource:
 
     @property
     def _folder(self) -> SourceFolder:
-        return SourceFolder(str(Path(self.folder, *(self.owner or ("", "")))))
+        return folder_of(self.folder, self.owner)
 
     @property
     def _slot_name(self) -> str:
@@ -163,26 +162,16 @@ class PostgresSource:
             return self.slot
         return re.sub(r"[^a-z0-9_]", "_", "_".join(["tidegauge", *(self.owner or ())]).lower())[:_LONGEST]
 
-    def _columns(self) -> DeclaredColumns:
-        """Return the columns as they were first declared; look them up and keep them where they are not known."""
+    def _columns(self) -> Mapping[str, pa.Schema]:
+        return first_declared(self._folder, [".".join(_name(stream)) for stream in self.tables], self._look)
+
+    def _look(self) -> Mapping[str, pa.Schema]:
         names = [_name(stream) for stream in self.tables]
-        known = self._folder.columns()
-        if known is not None and all(".".join(name) in known.schemas for name in names):
-            return known
         with session(self._place) as connection:
             found = look(connection.cursor(), self.publication, names, self._slot_name)
         check_server(self._place.shown, found)
         check_tables(self._place.shown, self.publication, found)
-        schemas = {str(table): columns_of(self._place.shown, table) for table in found.tables}
-        if known is not None:  # what was declared first stays
-            schemas = {**schemas, **known.schemas}
-        columns = DeclaredColumns(schemas)
-        self._folder.keep_columns(columns)
-        return columns
-
-    def _rows(self, columns: pa.Schema) -> pa.Schema:
-        own = pa.schema([*columns, (OP, pa.string()), (SEQUENCE, SEQUENCE_TYPE)])
-        return with_metadata(own, metadata=self.metadata, where="the table", columns=_METADATA)
+        return {str(table): columns_of(self._place.shown, table) for table in found.tables}
 
 
 def _name(table: str) -> tuple[str, str]:
@@ -197,7 +186,3 @@ def _name(table: str) -> tuple[str, str]:
         expected = f"'table' or 'schema.table', each of at most {_LONGEST} bytes"
         raise InvalidArgument(parameter="PostgresSource(tables)", value=table, expected=expected)
     return named[0], named[1]
-
-
-def _elsewhere(scheme: str) -> Exception:
-    return InvalidArgument(parameter="PostgresSource(folder)", value=f"{scheme}://...", expected="a local folder")

@@ -14,7 +14,7 @@ later and not say so. It is told of nothing but what `acknowledge` says, however
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -26,11 +26,12 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.database.folder import DeclaredColumns, LogBeginning, SourceFolder
+from tidegauge.sources.database.folder import LogBeginning, SourceFolder
+from tidegauge.sources.database.records import together
 from tidegauge.sources.postgres.beginning import ConnectionFacts, begun
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, look
 from tidegauge.sources.postgres.checks import check_declared, check_server, check_slot, check_tables
-from tidegauge.sources.postgres.chunks import INLINE, SNAPSHOT, Chunk, batch_of
+from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.replication import LogSender, payload
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
@@ -58,7 +59,7 @@ class ReplicationSetup:
     publication: str
     slot: str
     tables: Mapping[str, tuple[str, str]]
-    columns: DeclaredColumns
+    columns: Mapping[str, pa.Schema]
     folder: SourceFolder
 
     def see(self, *, patience: float = 0.0) -> CatalogLook:
@@ -79,7 +80,7 @@ class ReplicationSetup:
 
     def check(self, found: CatalogLook, oids: Mapping[str, int]) -> None:
         """Raise what keeps the tables from being followed. oids: the server's numbers of them, as far as known."""
-        declared = {".".join(place): self.columns.schemas[".".join(place)] for place in self.tables.values()}
+        declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
         check_declared(oids, declared, found)
         check_tables(self.place.shown, self.publication, found)
 
@@ -147,7 +148,7 @@ class Replication:
         """End the session."""
         with suppress(Exception):
             if self._reading is not None:
-                self._reading.close()
+                self._reading.steps.close()
         self._sender.close()
 
     # Where the stream begins.
@@ -221,12 +222,12 @@ class Replication:
                 return None
             self._point, name = made
             streams = {
-                stream: (self._table(stream), reader.columns.schemas[".".join(place)])
+                stream: (self._table(stream), reader.columns[".".join(place)])
                 for stream, place in reader.tables.items()
             }
             self._reading = SnapshotReading(reader.place, reader.folder, name, streams)
         if self._reading is not None:
-            if not self._reading.step(until - time.monotonic()):
+            if not self._reading.steps.go_on(until - time.monotonic()):
                 return None
             at = time.time_ns() // 1000
             pieces, shapes = self._reading.pieces, self._reading.shapes
@@ -277,7 +278,7 @@ class Replication:
         self._given_at, self._given_to = time.monotonic(), gathering.reached
         self._end = max(self._end, gathering.reached)
         batches = [
-            (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in _together(chunks)
+            (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in together(chunks)
         ]
         return Received(tuple(batches), Frontier({WAL: gathering.reached}), Frontier({WAL: self._end}))
 
@@ -286,22 +287,6 @@ class Replication:
         if time.monotonic() - self._looked_at >= _LOOKS:
             self._looked_at = time.monotonic()
             self._reader.check(self._reader.see(), self._oids)
-
-
-def _together(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
-    """Return the groups of chunks that are decoded together: those in files each for itself.
-
-    >>> one, two = Chunk(1, 0, INLINE, "", 0, 1), Chunk(1, 0, SNAPSHOT, "", 0, 1)
-    >>> [len(run) for run in _together([one, one, two, two, one])]
-    [2, 1, 1, 1]
-    """
-    found: list[list[Chunk]] = []
-    for chunk in chunks:
-        if chunk.kind == INLINE and found and found[-1][-1].kind == INLINE:
-            found[-1].append(chunk)
-        else:
-            found.append([chunk])
-    return found
 
 
 def _snapshot(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:

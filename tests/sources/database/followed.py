@@ -1,0 +1,51 @@
+"""A flow that follows a database: each of its tables by key, and all changes of each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tidegauge as tg
+
+__all__ = ["by_key", "caught_up", "flow_of", "held", "log", "shown"]
+
+
+def flow_of(name: str, root: Path, source: Any, tables: Mapping[str, str], *, errors: bool = False) -> tg.Dataflow:
+    """Return a flow that keeps tables, each by its key, and their changes. errors: whether bad records are kept."""
+    flow = tg.Dataflow(name, store=f"sqlite:///{root}/flow.db", tick=0.05)
+    db = flow.source("db", source)
+    for table, key in tables.items():
+        sink = tg.DeltaSink(str(root / table), envelope="upsert", key=key, order="_sequence")
+        flow.sink(table, db.table(table), sink)
+        flow.sink(f"{table}_log", db.table(table).changelog("op"), tg.ParquetSink(str(root / f"{table}_log")))
+    if errors:
+        flow.sink("bad", db.errors, tg.ParquetSink(str(root / "bad")))
+    return flow
+
+
+def caught_up(flow: tg.Dataflow) -> tg.Dataflow:
+    flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
+    return flow
+
+
+def by_key(rows: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: repr(row[key]))
+
+
+def held(flow: tg.Dataflow, table: str, key: str, **options: Any) -> list[dict[str, Any]]:
+    """The rows of an upsert table, without what is not the database's."""
+    rows = tg.read_arrow(flow, table, **options).drop_columns(["_sequence", "_epoch"])
+    return by_key(rows.to_pylist(), key)
+
+
+def log(flow: tg.Dataflow, table: str) -> list[Mapping[str, Any]]:
+    """The changes of a table in their order."""
+    return sorted(tg.read_arrow(flow, f"{table}_log").to_pylist(), key=lambda row: row["_sequence"])
+
+
+def shown(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A row of a random machine, with the digest of its large value."""
+    large = row["large"]
+    return row["id"], row["n"], row["word"], None if large is None else hashlib.md5(large.encode()).hexdigest()
