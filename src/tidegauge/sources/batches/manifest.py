@@ -21,12 +21,10 @@ tidegauge.errors.batches.AnotherCheckpoint: TG-0680: batch 0 of Spark's query c0
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +37,7 @@ from tidegauge.errors.batches import (
     CheckpointBehind,
 )
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.sources.staged import manifest_digest, sealed, unsealed
 
 __all__ = [
     "BatchFile",
@@ -92,31 +91,21 @@ class BatchManifest:
     @property
     def digest(self) -> str:
         """What no other manifest has."""
-        return _digest(self._body())
+        return manifest_digest(self._said())
 
     def encode(self) -> bytes:
         """Return it as JSON, with its digest in a second line."""
-        body = self._body()
-        return body + b"\n" + _digest(body).encode() + b"\n"
+        return sealed(self._said())
 
-    def _body(self) -> bytes:
+    def _said(self) -> dict[str, Any]:
         files = [[file.name, file.size, file.rows] for file in self.files]
         said = {"format": _FORMAT, "query": self.query_id, "first": self.first, "batch": self.batch}
-        return json.dumps({**said, "before": self.before, "files": files}).encode()
-
-
-def _digest(body: bytes) -> str:
-    return blake2b(body, digest_size=16).hexdigest()
+        return {**said, "before": self.before, "files": files}
 
 
 def decoded(data: bytes, path: str) -> BatchManifest:
     """Return the manifest that `encode` made. Raises `BatchDamaged`, also for one of a newer version."""
-    body, _, rest = data.partition(b"\n")
-    if rest != _digest(body).encode() + b"\n":
-        raise BatchDamaged(path=path, detail=f"its {len(data)} bytes do not have the digest that they end with")
-    said: Any = json.loads(body)
-    if said["format"] != _FORMAT:
-        raise BatchDamaged(path=path, detail=f"it has format {said['format']!r}, and this version knows {_FORMAT}")
+    said = unsealed(data, path, format=_FORMAT, damaged=BatchDamaged)
     files = tuple(BatchFile(name, size, rows) for name, size, rows in said["files"])
     for file in files:
         if not _NAME.fullmatch(file.name):

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from tidegauge.errors.batches import BatchDamaged
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.sources import CorruptFile, RangeOvertaken, RecordsLost
+from tidegauge.errors.sources import RecordsLost
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.batches.looking import BatchChain, Query
@@ -46,9 +46,9 @@ from tidegauge.sources.batches.manifest import (
     root_at,
 )
 from tidegauge.sources.ddl import as_schema, to_ddl
-from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.metadata import with_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
+from tidegauge.sources.staged import staged_rows
 
 __all__ = ["BatchSource", "BatchSplit"]
 
@@ -202,24 +202,8 @@ class BatchSource:
         )
 
     def read(self, split: BatchSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """Yield the rows of a file: Spark has written them, so each can be decoded, or the file is damaged."""
-        parquet = Parquet(split.schema)
-        rows = 0
-        try:
-            with open(split.path, "rb") as file:
-                if (size := os.fstat(file.fileno()).st_size) != split.weight:
-                    raise BatchDamaged(path=split.path, detail=f"it has {size} bytes, and had {split.weight}")
-                last = len(parquet.groups(file))
-                for decoded in parquet.decode_groups(file, first=0, last=last, schema=split.schema):
-                    rows += decoded.rows.num_rows
-                    yield decoded.rows
-        except FileNotFoundError:
-            Path(self.path, split.partition).stat()
-            raise RangeOvertaken(partition=split.partition, asked=split.lower, there=split.upper) from None
-        except CorruptFile as error:
-            raise BatchDamaged(path=split.path, detail=error.summary) from error
-        if rows != split.rows:
-            raise BatchDamaged(path=split.path, detail=f"it has {rows} rows, and had {split.rows}")
+        """Return the rows of a file: Spark has written them, so each can be decoded, or the file is damaged."""
+        return staged_rows(split, Path(self.path, split.partition), damaged=BatchDamaged)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Do nothing: another flow may read the same batches. Who removes them says when."""

@@ -21,14 +21,12 @@ upstream could not be asked for again, and any range of it gives the same rows f
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +36,7 @@ import pyarrow.parquet as pq
 from tidegauge.disk import make_folder, put_new, synchronise
 from tidegauge.errors.polls import PollDamaged
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.sources.staged import manifest_digest, sealed, unsealed
 
 __all__ = ["PollLog", "PollManifest"]
 
@@ -62,34 +61,24 @@ class PollManifest:
     @property
     def digest(self) -> str:
         """What no other manifest has."""
-        return _digest(self._body())
+        return manifest_digest(self._said())
 
     def encode(self) -> bytes:
         """Return it as JSON, with its digest in a second line."""
-        body = self._body()
-        return body + b"\n" + _digest(body).encode() + b"\n"
+        return sealed(self._said())
 
     @staticmethod
     def decode(data: bytes, path: str) -> PollManifest:
         """Return the manifest that `encode` made. Raises `PollDamaged`, also for one of a newer version."""
-        body, _, rest = data.partition(b"\n")
-        if rest != _digest(body).encode() + b"\n":
-            raise PollDamaged(path=path, detail=f"its {len(data)} bytes do not have the digest that they end with")
-        said: Any = json.loads(body)
-        if said["format"] != _FORMAT:
-            raise PollDamaged(path=path, detail=f"it has format {said['format']!r}, and this version knows {_FORMAT}")
+        said = unsealed(data, path, format=_FORMAT, damaged=PollDamaged)
         name, size, rows = said["file"]
         if not _FILE.fullmatch(name):
             raise PollDamaged(path=path, detail=f"it names a file {name!r}")
         return PollManifest(said["poll"], said["before"], said["state"], name, size, rows)
 
-    def _body(self) -> bytes:
+    def _said(self) -> dict[str, Any]:
         said = {"format": _FORMAT, "poll": self.poll, "before": self.before, "state": self.state}
-        return json.dumps({**said, "file": [self.file, self.size, self.rows]}).encode()
-
-
-def _digest(body: bytes) -> str:
-    return blake2b(body, digest_size=16).hexdigest()
+        return {**said, "file": [self.file, self.size, self.rows]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ manifest, and each manifest that of the one before it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,13 +28,13 @@ from typing import Final
 import pyarrow as pa
 
 from tidegauge.errors.polls import PollDamaged
-from tidegauge.errors.sources import CorruptFile, RangeOvertaken, RecordsLost
+from tidegauge.errors.sources import RecordsLost
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.polls.log import PollLog, PollManifest
 from tidegauge.sources.protocol import Split
+from tidegauge.sources.staged import staged_rows
 
 __all__ = ["EPOCH_ROWS", "PollSplit", "StagedPolls", "admitted", "digest_of"]
 
@@ -207,20 +206,5 @@ class StagedPolls:
         )
 
     def read(self, split: PollSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a poll. Raises `PollDamaged` and `RangeOvertaken` where they are not there as staged."""
-        parquet, rows = Parquet(split.schema), 0
-        try:
-            with open(split.path, "rb") as file:
-                if (size := os.fstat(file.fileno()).st_size) != split.weight:
-                    raise PollDamaged(path=split.path, detail=f"it has {size} bytes, and had {split.weight}")
-                last = len(parquet.groups(file))
-                for decoded in parquet.decode_groups(file, first=0, last=last, schema=split.schema):
-                    rows += decoded.rows.num_rows
-                    yield decoded.rows
-        except FileNotFoundError:
-            Path(split.path).parent.stat()
-            raise RangeOvertaken(partition=split.partition, asked=split.lower, there=split.upper) from None
-        except CorruptFile as error:
-            raise PollDamaged(path=split.path, detail=error.summary) from error
-        if rows != split.rows:
-            raise PollDamaged(path=split.path, detail=f"it has {rows} rows, and had {split.rows}")
+        """Return the rows of a poll. Raises `PollDamaged` and `RangeOvertaken` where they are not there as staged."""
+        return staged_rows(split, Path(split.path).parent, damaged=PollDamaged)
