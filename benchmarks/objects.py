@@ -112,7 +112,7 @@ def measure(room: Room) -> list[Figure]:
 
         figures += _figures("files in the store", *_epochs(room, proxy, made, put), bare)
     finally:
-        proxy.stop()
+        proxy.close()
         server.stop()
     return figures
 

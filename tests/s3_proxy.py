@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +27,16 @@ from urllib.parse import urlsplit
 import pytest
 from tests.s3 import Lake
 
-FAULTS: Final = ("503 before", "cut before", "503 after", "dropped after", "cut within", "slow", "expired")
+FAULTS: Final = (
+    "503 before",
+    "cut before",
+    "reset before",
+    "503 after",
+    "dropped after",
+    "cut within",
+    "slow",
+    "expired",
+)
 EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 SLOW_DOWN: Final = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 XML: Final = {"Content-Type": "application/xml"}
@@ -81,7 +92,7 @@ class Proxy:
                     return one.kind
         return ""
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
 
@@ -108,6 +119,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif kind == "expired":
             self.answer(400, XML, EXPIRED)
         elif kind == "cut before":
+            self.close_connection = True
+        elif kind == "reset before":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
             self.close_connection = True
         else:
             if kind == "slow":
@@ -221,4 +236,4 @@ def proxy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     one = Proxy(lake.server.url)
     monkeypatch.setenv("AWS_ENDPOINT_URL", one.url)
     yield one
-    one.stop()
+    one.close()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
-from tests.azure import KEY, AzureLake
+from tests.azure import ACCOUNT, KEY, AzureLake
 from tests.objects.test_other_clouds import SINKS, to_cloud
+from tests.s3_proxy import Fault, Proxy
 from tests.sinks.conftest import OUTPUT
 
 from tidegauge.errors.objects import CredentialsRefused, ObjectStoreAway
@@ -30,6 +33,19 @@ def test_more_objects_go_than_a_batch_may_have(azure: AzureLake) -> None:
     put, place = to_cloud(azure, "many"), ObjectPath.of(azure.at("many"))
     list(at_once(lambda name: put(name, b""), [str(number) for number in range(BATCH + 1)]))
     place.clear()
+    assert list(place.below()) == []
+
+
+@pytest.mark.parametrize("fault", ["reset before", "cut before", "dropped after"])
+def test_many_go_although_a_connection_is_lost(azure: AzureLake, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, place = to_cloud(azure, "many"), ObjectPath.of(azure.at("many"))
+    list(at_once(lambda name: put(name, b""), [str(number) for number in range(BATCH + 1)]))
+    proxy = Proxy(f"http://127.0.0.1:{azure.server.port}", faults=[Fault(fault, "POST", "comp=batch")])
+    with closing(proxy):
+        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"{proxy.url}/{ACCOUNT}")
+        place.clear()
+    assert proxy.faults[0].met == 1
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", azure.server.environment()["AZURE_STORAGE_ENDPOINT"])
     assert list(place.below()) == []
 
 

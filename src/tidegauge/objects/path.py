@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tidegauge.errors.objects import ObjectStoreAway
 from tidegauge.objects.address import parts
-from tidegauge.objects.client import asking, client, obstore
+from tidegauge.objects.client import asking, at_once, client, obstore
 
 __all__ = ["ObjectPath", "ObjectStatus"]
 
@@ -174,10 +174,15 @@ class ObjectPath:
         self.remove(list(self.below()))
 
     def remove(self, paths: list[str]) -> None:
-        """Remove objects below, in this order by the thousand."""
+        """Remove objects below, in this order by the thousand. Those that are gone already are no error."""
         for first in range(0, len(paths), 1000):
-            with asking(str(self)):
-                obstore.delete(client(self.bucket), [f"{self.key}/{path}" for path in paths[first : first + 1000]])
+            some = paths[first : first + 1000]
+            try:
+                with asking(str(self)):
+                    obstore.delete(client(self.bucket), [f"{self.key}/{path}" for path in some])
+            except (FileNotFoundError, ObjectStoreAway):
+                # for many, Azure's client asks once where a connection is lost, and minds one that is gone
+                list(at_once(lambda path: (self / path).unlink(missing_ok=True), some))
 
     def _tells(self) -> None:
         """Raise what keeps the store from telling: the answer to a question for a status alone has no words."""
