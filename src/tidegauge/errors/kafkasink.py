@@ -144,7 +144,7 @@ class KeyMissing(Definite):
     """A row without a key where every row needs one."""
 
     code = "TG-0871"
-    what = "a row of epoch {epoch} has no key for {topic!r}, and envelope='upsert' needs one"
+    what = "a row of epoch {epoch} has no key for {topic!r}, and envelope={envelope!r} needs one"
     cause = "the key column {key} is null in it"
     remedy = "filter such rows out, or choose a key that every row has"
 

@@ -14,29 +14,35 @@ tidegauge.errors.flow.InvalidArgument: TG-0105: DeltaSink(order) cannot be 'at'
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from tidegauge.errors.flow import InvalidArgument
 
-__all__ = ["Envelope", "check_envelope", "named_columns"]
+__all__ = ["Envelope", "KafkaEnvelope", "check_envelope", "named_columns"]
 
 Envelope: TypeAlias = Literal["append", "upsert"]
+KafkaEnvelope: TypeAlias = Literal["append", "upsert", "debezium"]
 
 
 def check_envelope(
-    sink: str, envelope: Any, key: str | Sequence[str] | None, upserting: Mapping[str, object]
+    sink: str,
+    envelope: Any,
+    key: str | Sequence[str] | None,
+    keyed: Mapping[str, object],
+    *,
+    known: Sequence[str] = get_args(Envelope),
 ) -> None:
     """Raise `InvalidArgument` unless these arguments of a sink go together.
 
-    upserting: those that mean something to upserts alone, by their names.
+    keyed: those that mean something only where there is a key, by their names. known: the sink's envelopes.
     """
-    if envelope not in ("append", "upsert"):
-        raise _invalid(sink, "envelope", envelope, "'append' or 'upsert'")
-    if envelope == "upsert" and key is None:
-        raise _invalid(sink, "key", None, "the key of upserts: a column, or several")
-    for name, value in upserting.items():
+    if envelope not in known:
+        raise _invalid(sink, "envelope", envelope, " or ".join(map(repr, known)))
+    if envelope != "append" and key is None:
+        raise _invalid(sink, "key", None, f"the key of {envelope!r}: a column, or several")
+    for name, value in keyed.items():
         if envelope == "append" and value is not None:
-            raise _invalid(sink, name, value, "it together with envelope='upsert'")
+            raise _invalid(sink, name, value, f"it together with envelope={' or '.join(map(repr, known[1:]))}")
 
 
 def named_columns(sink: str, name: str, given: Any) -> str | tuple[str, ...] | None:

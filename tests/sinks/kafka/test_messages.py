@@ -189,6 +189,7 @@ def test_a_sink_is_a_picklable_value_that_describes_itself_without_secrets() -> 
         ({"key": ""}, InvalidArgument),
         ({"value": 7}, InvalidArgument),
         ({"envelope": "debezium"}, InvalidArgument),
+        ({"envelope": "cdc", "key": "a"}, InvalidArgument),
         ({"envelope": "upsert"}, InvalidArgument),
         ({"deleted": "gone"}, InvalidArgument),
         ({"partitions": 0}, InvalidArgument),

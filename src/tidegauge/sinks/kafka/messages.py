@@ -1,7 +1,7 @@
 """From rows to messages: which columns make a message's key, value, headers, partition and time.
 
 Invariant: a message depends on its row alone; and each row makes one message, in the order of the rows. Only a row
-with the operation `before` makes none.
+with the operation `before` makes none. (With `envelope="debezium"` each makes one; `paired` makes changes of them.)
 
 >>> layout = MessageLayout("orders", key=("id",))
 >>> rows = pa.record_batch({"id": [7], "user": ["ada"], "_epoch": [3]})
@@ -24,6 +24,7 @@ than one of them chosen by chance.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -34,20 +35,17 @@ import pyarrow.types as pt
 from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, LastUndecided, TimeUnfit
 from tidegauge.operations import BEFORE, DELETE, OP, carries
 from tidegauge.sinks.columns import EPOCH
-from tidegauge.sinks.envelope import Envelope
+from tidegauge.sinks.envelope import KafkaEnvelope
+from tidegauge.sinks.kafka.debezium import OPERATION, ORDER, PLACE
 from tidegauge.sinks.kafka.jsontext import objects, texts
 
-__all__ = ["MARK", "MESSAGES", "ORDER", "MessageLayout", "lasts"]
+__all__ = ["MARK", "MESSAGES", "MessageLayout", "lasts"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 
 MARK: Final = "tidegauge-"
 """How the names of our headers begin. Such headers of the user's, of a message passed on for one, are dropped."""
-
-ORDER: Final = "order"
-PLACE: Final = "place"
-"""The partition that a row came from, where `order` counts within partitions."""
 
 _OFFSET: Final = "_offset"
 _PARTITION: Final = "_partition"
@@ -82,7 +80,7 @@ class MessageLayout:
     timestamp: str | None = None
     deleted: str | None = None
     order: str | None = None
-    envelope: Envelope = "append"
+    envelope: KafkaEnvelope = "append"
 
     def check(self, columns: pa.Schema) -> None:
         """Raise `ColumnUnfit` unless rows of these columns, in stored form, can be made into messages."""
@@ -104,15 +102,20 @@ class MessageLayout:
             self._unfit(columns, "deleted", self.deleted, f"{problem}a column of booleans")
         if self.order is not None and pt.is_nested(columns.field(self.order).type):
             self._unfit(columns, "order", self.order, f"{problem}a column of values that can be compared")
+        if self.envelope == "debezium" and not carries(columns):
+            self._unfit(
+                columns, "envelope", OP, "a change needs an operation: how to ingest updates and deletes says more"
+            )
         if self.order == _OFFSET and carries(columns) and _PARTITION not in columns.names:
             self._unfit(columns, "order", _OFFSET, f"it counts within partitions: keep {_PARTITION!r} beside it")
 
     def deciding(self, columns: pa.Schema) -> dict[str, str]:
         """Return what decides which row of a key is the last: the columns of rows, by those of their messages."""
+        acting = {OPERATION: OP} if self.envelope == "debezium" else {}
         if self.order is None:
-            return {}
+            return acting
         placed = {PLACE: _PARTITION} if self.order == _OFFSET and carries(columns) else {}
-        return {ORDER: self.order, **placed}
+        return {**acting, ORDER: self.order, **placed}
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """Return the columns of the messages that rows of these columns make."""
@@ -121,13 +124,13 @@ class MessageLayout:
 
     def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the messages of rows in stored form. Raises `KeyMissing`, `NotInJson`, `TimeUnfit`."""
-        operating = carries(rows.schema)
+        operating = carries(rows.schema) and self.envelope != "debezium"
         if operating:
             rows = rows.filter(pc.not_equal(rows.column(OP), BEFORE))
         key, value = self._key(rows), self._value(rows)
-        if self.envelope == "upsert" and key.null_count:
+        if self.envelope != "append" and key.null_count:
             epoch = rows.column(EPOCH).filter(pc.is_null(key))[0].as_py()
-            raise KeyMissing(epoch=epoch, topic=self.topic, key=repr(self.key))
+            raise KeyMissing(epoch=epoch, topic=self.topic, key=repr(self.key), envelope=self.envelope)
         if self.deleted is not None:
             gone = pc.fill_null(rows.column(self.deleted), fill_value=False)
             value = pc.if_else(gone, pa.scalar(None, pa.large_binary()), value)
@@ -148,6 +151,9 @@ class MessageLayout:
         if self.key is None:
             return _none(rows, pa.large_binary())
         names = [self.key] if isinstance(self.key, str) else list(self.key)
+        if self.envelope == "debezium":  # whose keys are objects, and whole
+            whole = reduce(pc.and_, [pc.is_valid(rows.column(name)) for name in names])
+            return pc.if_else(whole, objects(rows, names).cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
         if len(names) != 1:
             return objects(rows, names).cast(pa.large_binary())
         column = rows.column(names[0])

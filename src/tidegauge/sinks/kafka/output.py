@@ -24,7 +24,7 @@ for longer, it is content with the stable part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -52,12 +52,13 @@ from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.commits import check_span, expect, staged_status
-from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, MessageLayout, lasts
+from tidegauge.sinks.kafka.debezium import ORDER, paired
+from tidegauge.sinks.kafka.messages import MESSAGES, MessageLayout, lasts
 from tidegauge.sinks.kafka.progress import ProgressRecord, key_of, resumed
 from tidegauge.sinks.kafka.topics import check_progress_topic, made, scan
 from tidegauge.sinks.kafka.writer import TransactionalProducer
 from tidegauge.sinks.location import LocalFiles
-from tidegauge.sinks.ordered import merged
+from tidegauge.sinks.ordered import GROUP_ROWS, merged
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 
 __all__ = ["TopicOutput", "transactional_id"]
@@ -291,23 +292,36 @@ class TopicOutput:
         self._progress = after
 
     def _in_order(self, files: Sequence[StagedFile], rows: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Return the messages in the order of epochs; of upserts, the last of each key in each epoch."""
-        everything = merged(self._folder, files)
+        """Return the messages in the order of epochs; with a key, what each epoch has to say of it."""
         if self._layout.envelope == "append":
-            yield from everything
-            return
+            return merged(self._folder, files)
         deciding = self._layout.deciding(rows)
-        columns = ["key", "_epoch", *deciding]
-        keys = groupby(merged(self._folder, files, columns), key=itemgetter(0))
-        for (epoch, found), (_, batches) in zip(keys, groupby(everything, key=itemgetter(0)), strict=True):
+        if self._layout.envelope == "debezium":
+            return self._changes(files, ordered=ORDER in deciding)
+        return self._lasts(files, deciding, exact=carries(rows))
+
+    def _lasts(
+        self, files: Sequence[StagedFile], deciding: Collection[str], *, exact: bool
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield of each key in each epoch the last message."""
+        keys = groupby(merged(self._folder, files, ["key", "_epoch", *deciding]), key=itemgetter(0))
+        everything = groupby(merged(self._folder, files), key=itemgetter(0))
+        for (epoch, found), (_, batches) in zip(keys, everything, strict=True):
             table = pa.Table.from_batches([batch for _, batch in found])
-            topic, ordered, exact = self._layout.topic, ORDER in deciding, carries(rows)
-            last = lasts(table, ordered=ordered, topic=topic, epoch=epoch, exact=exact)
+            last = lasts(table, ordered=ORDER in deciding, topic=self._layout.topic, epoch=epoch, exact=exact)
             start = 0
             for _, batch in batches:
                 kept = batch if last is None else batch.filter(last.slice(start, batch.num_rows))
                 start += batch.num_rows
                 yield epoch, kept
+
+    def _changes(self, files: Sequence[StagedFile], *, ordered: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield of each key in each epoch what became of its row."""
+        for epoch, found in groupby(merged(self._folder, files), key=itemgetter(0)):
+            table = pa.Table.from_batches([batch for _, batch in found])
+            made = paired(table, ordered=ordered, topic=self._layout.topic, epoch=epoch)
+            for batch in made.to_batches(max_chunksize=GROUP_ROWS):
+                yield epoch, batch
 
     def _check_staged(self, file: StagedFile) -> None:
         try:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import described
 from tidegauge.kafka.settings import Value
 from tidegauge.sinks.columns import rows_schema
-from tidegauge.sinks.envelope import Envelope, check_envelope, named_columns
+from tidegauge.sinks.envelope import KafkaEnvelope, check_envelope, named_columns
 from tidegauge.sinks.kafka.messages import MessageLayout
 from tidegauge.sinks.kafka.output import TopicOutput, transactional_id
 from tidegauge.sinks.kafka.progress import key_of
@@ -62,10 +62,11 @@ class KafkaSink:
         partition: a column of partition numbers. Without it, and for a null, the hash of the key decides as in Java's
             client, so that other producers agree.
         timestamp: a column of instants. Without it, and for a null, the time of sending.
-        envelope: `"append"`, because a stream need not have keys; or `"upsert"`, to send the last row of each key in
-            each epoch, and a tombstone for a null value, a true `deleted` column or the operation `delete`.
+        envelope: `"append"`, because a stream need not have keys; `"upsert"`, to send the last row of each key in
+            each epoch, and a tombstone for a null value, a true `deleted` column or the operation `delete`; or
+            `"debezium"`, to send what each epoch did to the row of each key: `before`, `after` and `op`.
         deleted: for upserts, a column of booleans; true makes a tombstone.
-        order: for upserts, the column whose greatest value marks the last row of a key.
+        order: the column whose greatest value marks the last row of a key, where an envelope asks for it.
         exactly_once: send each commit as one transaction. False for at least once, if you cannot have transactions.
         partitions: create a missing topic with this number of partitions. None, so that a mistyped name is an error
             and not a new topic.
@@ -86,7 +87,7 @@ class KafkaSink:
     headers: str | None = None
     partition: str | None = None
     timestamp: str | None = None
-    envelope: Envelope = "append"
+    envelope: KafkaEnvelope = "append"
     deleted: str | None = None
     order: str | None = None
     exactly_once: bool = True
@@ -103,7 +104,11 @@ class KafkaSink:
             _check_topic(name, getattr(self, name))
         if self.topic == self.progress_topic:
             raise _invalid("progress_topic", self.progress_topic, "a topic of its own")
-        check_envelope("KafkaSink", self.envelope, self.key, {"deleted": self.deleted, "order": self.order})
+        check_envelope("KafkaSink", self.envelope, self.key, {"order": self.order}, known=get_args(KafkaEnvelope))
+        if self.deleted is not None and self.envelope != "upsert":
+            raise _invalid("deleted", self.deleted, "it together with envelope='upsert'")
+        if self.envelope == "debezium" and isinstance(self.value, str):
+            raise _invalid("value", self.value, "a list of columns, as a change has the row as JSON")
         if self.partitions is not None and (type(self.partitions) is not int or self.partitions < 1):
             raise _invalid("partitions", self.partitions, "a number from 1, or None")
         if _PREFIX.fullmatch(self.transactional_id_prefix) is None:
@@ -148,8 +153,8 @@ class KafkaSink:
 
     @property
     def applies(self) -> bool:
-        """Whether it takes rows with an operation: an upsert does."""
-        return self.envelope == "upsert"
+        """Whether it takes rows with an operation."""
+        return self.envelope != "append"
 
     def check(self, schema: pa.Schema) -> None:
         """Raise `ColumnUnfit`, `UnsupportedColumn` or `EpochColumnMissing` when rows could not be made messages."""

@@ -116,7 +116,7 @@ class Keyed:
         for name in self.key:
             if rows.column(name).null_count:
                 epoch = rows.column(EPOCH).filter(pc.is_null(rows.column(name)))[0].as_py()
-                raise KeyMissing(epoch=epoch, topic=table, key=repr(name))
+                raise KeyMissing(epoch=epoch, topic=table, key=repr(name), envelope="upsert")
         at = rows.column(EPOCH)
         if isinstance(gone, pa.Scalar):
             gone = pa.repeat(gone, rows.num_rows)
