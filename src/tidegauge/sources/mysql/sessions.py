@@ -104,6 +104,12 @@ def explained(place: ServerPlace) -> Iterator[None]:
         raise error_of(place.shown, number, detail) from None
     except RuntimeError as error:  # a way to log in for which PyMySQL lacks another package
         raise BinlogLoginRefused(source=place.shown, detail=str(error)) from None
+    except (
+        AttributeError
+    ) as error:  # a cursor that is closed after its connection broke asks for the reader, now None
+        if error.obj is not None:
+            raise
+        raise BinlogServerAway(source=place.shown, detail="the connection broke") from None
     except OSError as error:
         raise BinlogServerAway(source=place.shown, detail=str(error)) from None
 
