@@ -179,7 +179,13 @@ class Transient(TidegaugeError):
 
 
 class Definite(TidegaugeError):
-    """Part of the data from a position on: retrying cannot help, the source or output is `failed`."""
+    """Part of the data from a position on: retrying cannot help, the source or output is `failed`.
+
+    of_stream: whether it is one of a stream alone, of a source with several: where its rows are decoded, the outputs
+    of that stream fail, and the others go on.
+    """
+
+    of_stream: ClassVar[bool] = False
 
 
 class UnknownError(TidegaugeError):

@@ -185,11 +185,13 @@ class SourceTableTruncated(Definite):
     """A TRUNCATE, which no row tells of."""
 
     code = "TG-0373"
+    of_stream = True
     what = "the table {table} was truncated at {lsn}"
     cause = "a TRUNCATE, also one that a CASCADE brought about: it removes rows without naming any"
     remedy = (
-        "fill new tables: declare the source under another name, with other outputs. In the application, DELETE "
-        "FROM instead. Published epochs stay readable"
+        "the outputs of this table end here, and the others go on. Drop these outputs (tidegauge outputs drop FLOW "
+        "OUTPUT): until then the server keeps its log for them. Fill new tables from a source of another name. In "
+        "the application, DELETE FROM instead"
     )
 
 
@@ -197,11 +199,13 @@ class TableChanged(Definite):
     """A table that is no longer the one that was declared."""
 
     code = "TG-0374"
+    of_stream = True
     what = "the table {table} is not what it was: {detail}"
-    cause = "a column was dropped or renamed, or the table was dropped and made again"
+    cause = "a column was dropped or renamed, or the table was renamed, or dropped, and perhaps made again"
     remedy = (
-        "bring the column back under its name, and run: tidegauge resume FLOW SOURCE. Otherwise fill new tables, "
-        "with the present columns: declare the source under another name, with other outputs"
+        "the outputs of this table end here, and the others go on. If no row was changed since, bring the table or "
+        "column back under its name and run the flow again. Otherwise drop these outputs (tidegauge outputs drop "
+        "FLOW OUTPUT): until then the server keeps its log for them. Fill new tables from a source of another name"
     )
 
 

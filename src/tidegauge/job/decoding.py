@@ -4,8 +4,9 @@ A split has one epoch (law 2), so most batches are passed on unchanged. Those of
 have several epochs mixed; `by_epoch` takes them apart.
 
 Invariants. What goes wrong is data: the first split that cannot be read ends the source, and the failure names the
-epoch of that split. Bad records are rows of the channel `errors` where they are collected; otherwise the first one is
-that failure. Nothing grows with the size of a split.
+epoch of that split; where the error is one of a stream alone, it ends that stream's channel.
+Bad records are rows of the channel `errors` where they are collected; otherwise the first one is that failure.
+Nothing grows with the size of a split.
 
 >>> mixed = pa.record_batch({"n": [1, 2, 3], "_epoch": [5, 4, 5]})
 >>> [(epoch, rows["n"].to_pylist()) for epoch, rows in by_epoch(mixed)]
@@ -14,13 +15,13 @@ that failure. Nothing grows with the size of a split.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute
 
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import Definite, TidegaugeError
 from tidegauge.errors.engine import ReadFailed, RecordUnparsable, SourceBroke, UnknownOperation
 from tidegauge.job.functions import channel_of, columns_of, conform, said
 from tidegauge.job.past import PastSplit
@@ -30,13 +31,16 @@ from tidegauge.reclock.columns import EPOCH
 from tidegauge.remap.round import Failure
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Joining, RangeReader, Split
 
-__all__ = ["TaskRead", "by_epoch", "decoded"]
+__all__ = ["Stop", "TaskRead", "by_epoch", "decoded"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 _RAW_SHOWN: Final = 200
 _BAD_ROWS: Final = 4096
 _BAD_BYTES: Final = 4 << 20
+
+Stop: TypeAlias = "Callable[[str, int, Definite], object]"
+"""Is told of a channel that ends at an epoch, and why."""
 
 
 class TaskRead(Protocol):
@@ -59,15 +63,19 @@ class TaskRead(Protocol):
         ...
 
 
-def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+def decoded(read: TaskRead, report: Report, stop: Stop | None = None) -> Iterator[tuple[str, int, pa.RecordBatch]]:
     """Yield the rows of all splits with their channels; where bad records are collected those too, in epoch order.
 
-    A failure ends it: what comes after the first epoch that cannot be read can never be committed.
+    A failure ends it: what comes after the first epoch that cannot be read can never be committed. One of a stream
+    alone ends that stream, where `stop` is there to be told: then its later splits are read for bad records alone.
     """
+    stopped: set[str] = set()
     report.records.setdefault(read.name, 0)
     report.bytes_read.setdefault(read.name, 0)
     for split in _joined(read):
         bad, channel = _BadRecords(read, split), channel_of(split)
+        if channel in stopped and not read.collect:
+            continue
         mixed = isinstance(split, PastSplit) or _parts(split) is not None
         columns = columns_of(read.schema, channel)
         operating = OP in columns.names
@@ -84,14 +92,15 @@ def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Recor
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a source lets through stops that source, not the engine
-            report.failures.append(_failure(read, *_blamed(read, split, error)))
-        else:
-            report.records[read.name] += bad.count
-            report.bytes_read[read.name] += split.weight
-            if bad.rows:
-                yield "errors", split.epoch, bad.take()
-            continue
-        return
+            if stop is None or not isinstance(error, Definite) or not error.of_stream:
+                report.failures.append(_failure(read, *_blamed(read, split, error)))
+                return
+            stopped.add(channel)
+            stop(channel, split.epoch, error)
+        report.records[read.name] += bad.count
+        report.bytes_read[read.name] += split.weight
+        if bad.rows:
+            yield "errors", split.epoch, bad.take()
 
 
 def _joined(read: TaskRead) -> Iterable[Split]:

@@ -17,15 +17,15 @@ given, or more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import Definite, TidegaugeError
 from tidegauge.errors.engine import SinkBroke, StorageFailed, WrongOperation
-from tidegauge.job.decoding import TaskRead, by_epoch, decoded
+from tidegauge.job.decoding import Stop, TaskRead, by_epoch, decoded
 from tidegauge.job.functions import apply, begun, conform, said, without_epoch
 from tidegauge.job.plan import MapBatches
 from tidegauge.job.report import Report
@@ -93,8 +93,9 @@ def run(
         own = {index: feed for index, feed in enumerate(feeds) if feed.source == read.name}
         mine = {index: replace(feed, functions=begun(feed.functions)) for index, feed in own.items()}
         broken: set[int] = set()
+        stop = _stopping(writers, mine, broken, report)
         try:
-            for channel, epoch, rows in decoded(read, report):
+            for channel, epoch, rows in decoded(read, report, stop):
                 for writer in writers:
                     if writer.plan.channel == channel:
                         writer.write(rows, epoch)
@@ -111,6 +112,21 @@ def run(
         finally:
             for writer in writers:
                 writer.abort()
+
+
+def _stopping(writers: Sequence[OutputWriter], feeds: Mapping[int, Feed], broken: set[int], report: Report) -> Stop:
+    """Return what fails the outputs of a channel at an epoch. broken: the feeds that have failed."""
+
+    def stop(channel: str, epoch: int, error: Definite) -> None:
+        for writer in writers:
+            if writer.plan.channel == channel:
+                writer.stop(epoch, error)
+        for index, feed in feeds.items():
+            if feed.channel == channel and index not in broken:
+                broken.add(index)
+                report.failures += [Failure(feed.source, output, epoch, error) for output in feed.outputs]
+
+    return stop
 
 
 def _fed(
@@ -170,6 +186,11 @@ class OutputWriter:
         """Add rows that say in `_epoch` which epoch they are of."""
         for epoch, rows in by_epoch(batch):
             self.write(rows, epoch)
+
+    def stop(self, epoch: int, error: TidegaugeError) -> None:
+        """Fail the output at an epoch, unless it has failed."""
+        if not self._over:
+            self._fail(epoch, error)
 
     def close(self) -> None:
         """Make the staged files durable and put them into the report."""

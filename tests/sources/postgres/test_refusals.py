@@ -33,7 +33,6 @@ from tidegauge.errors.postgressource import (
     SlotLost,
     SlotsExhausted,
     SnapshotLost,
-    TableChanged,
     TableUnfit,
 )
 from tidegauge.errors.running import UpstreamRecreated
@@ -356,58 +355,11 @@ def test_a_snapshot_whose_files_are_gone_is_not_read_again_once_it_is_bound(shop
         connected(shop, ORIGIN, Bound(frontier=at, identity=identity))
 
 
-def test_a_table_that_was_made_again_or_lost_a_column_is_not_the_one_that_was_declared(shop: Shop) -> None:
-    identity, at = first(shop)
-    bound = Bound(frontier=at, identity=identity)
-    shop.do("ALTER TABLE orders ADD COLUMN further int")
-    connected(shop, at, bound).close()
-    released(shop)
-    shop.do("ALTER TABLE orders DROP COLUMN who")
-    with pytest.raises(TableChanged, match="no column 'who'"):
-        connected(shop, at, bound)
-    shop.do("DROP TABLE orders", "CREATE TABLE orders (id bigint PRIMARY KEY, who text)")
-    shop.do("ALTER PUBLICATION shop ADD TABLE orders")
-    with pytest.raises(TableChanged, match="made again"):
-        connected(shop, at, bound)
-
-
-def test_a_column_that_is_dropped_between_two_changes_fails_the_source_and_no_row_lacks_it(shop: Shop) -> None:
+def test_a_column_that_is_added_later_is_left_out(shop: Shop) -> None:
+    shop.catch_up()
+    shop.do("ALTER TABLE orders ADD COLUMN further int", "INSERT INTO orders VALUES (1, 'ada', 7)")
     flow = shop.catch_up()
-    shop.do("INSERT INTO orders VALUES (1, 'ada')")
-    shop.do("ALTER TABLE orders RENAME COLUMN who TO whom", "INSERT INTO orders VALUES (2, 'bob')")
-    shop.do("ALTER TABLE orders RENAME COLUMN whom TO who")
-    with pytest.raises(TableChanged, match="no column 'who'"):
-        shop.catch_up()
-    assert shop.held(flow, "orders") == []
-
-
-@pytest.mark.parametrize(
-    "statements",
-    [
-        [
-            "ALTER TABLE orders RENAME TO other",
-            "INSERT INTO other VALUES (2, 'bob')",
-            "ALTER TABLE other RENAME TO orders",
-        ],
-        [
-            "DROP TABLE orders",
-            "CREATE TABLE orders (id bigint PRIMARY KEY, who text)",
-            "ALTER PUBLICATION shop ADD TABLE orders",
-            "INSERT INTO orders VALUES (2, 'bob')",
-        ],
-    ],
-    ids=["renamed and back", "made again"],
-)
-def test_a_table_of_another_name_or_number_is_noticed_in_the_stream(shop: Shop, statements: list[str]) -> None:
-    subscription = connected(shop)
-    try:
-        received(subscription, lambda found: bool(found.frontier))
-        for statement in statements:
-            shop.do(statement)
-        with pytest.raises(TableChanged):
-            received(subscription, lambda _found: False)
-    finally:
-        subscription.close()
+    assert [row.keys() for row in shop.held(flow, "orders")] == [{"id", "who"}]
 
 
 def test_an_output_that_is_added_later_is_told_what_it_can_have(shop: Shop, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.postgres import Server
 from tests.sources.postgres.shop import Shop
 
 import tidegauge as tg
-from tidegauge.errors.postgressource import SourceTableTruncated, UnchangedValueMissing, ValueUnfit
+from tidegauge.errors.postgressource import UnchangedValueMissing, ValueUnfit
 
 ORDERS = "id bigint PRIMARY KEY, who text, amount numeric(10, 2)"
 
@@ -213,15 +213,6 @@ def test_where_the_old_row_is_not_sent_it_is_a_bad_record_and_never_a_null(logic
     shop.do("ALTER TABLE texts REPLICA IDENTITY FULL", "UPDATE texts SET n = 2")
     flow = shop.catch_up(errors=True)
     assert shop.held(flow, "texts") == shop.there("texts")
-
-
-def test_a_truncate_fails_the_source_by_name(shop: Shop) -> None:
-    flow = shop.catch_up()
-    shop.do("TRUNCATE orders")
-    with pytest.raises(tg.TidegaugeError) as raised:
-        shop.catch_up()
-    assert SourceTableTruncated.code in str(raised.value)
-    assert len(shop.held(flow, "orders")) == 1000
 
 
 def test_a_large_transaction_goes_through_files_which_are_removed(shop: Shop, tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from tidegauge.errors.postgressource import (
     SlotAdvanced,
     SlotForeign,
     SlotLost,
-    TableChanged,
     TableUnfit,
 )
 from tidegauge.operations import OP
@@ -39,7 +38,7 @@ from tidegauge.sources.postgres.types import arrow_of
 __all__ = [
     "OLDEST",
     "PLUGIN",
-    "check_declared",
+    "changed_tables",
     "check_server",
     "check_slot",
     "check_tables",
@@ -166,20 +165,22 @@ def columns_of(source: str, table: PublishedTable) -> pa.Schema:
     return pa.schema(found)
 
 
-def check_declared(oids: Mapping[str, int], declared: Mapping[str, pa.Schema], look: CatalogLook) -> None:
-    """Raise `TableChanged` where a table is not the one that was declared: made again, or without a column."""
-    if gone := [name for name in look.missing if name in declared]:
-        raise TableChanged(table=gone[0], detail="it was dropped")
+def changed_tables(oids: Mapping[str, int], declared: Mapping[str, pa.Schema], look: CatalogLook) -> dict[str, str]:
+    """Return the tables that are not those that were declared, by name, with why: gone, made again, without a column.
+
+    >>> changed_tables({}, {}, CatalogLook(150000, "logical", False, "", True, "", 0, None, (), ("public.a",), None))
+    {}
+    """
+    found = {name: "it was dropped, or has another name" for name in look.missing if name in declared}
     for table in look.tables:
         name = str(table)
         if oids.get(name, table.oid) != table.oid:
-            detail = f"it was dropped and made again (its number was {oids[name]} and is {table.oid})"
-            raise TableChanged(table=name, detail=detail)
-        if table.published is None:
-            continue  # it may come back: see `check_table`
-        there = {column.name for column in table.columns if column.name in table.published}
-        if gone := [column for column in declared.get(name, pa.schema([])).names if column not in there]:
-            raise TableChanged(table=name, detail=f"it has no column {gone[0]!r} that is published")
+            found[name] = f"it was dropped and made again (its number was {oids[name]} and is {table.oid})"
+        elif table.published is not None:  # else it may come back: see `check_table`
+            there = {column.name for column in table.columns if column.name in table.published}
+            if gone := [column for column in declared.get(name, pa.schema([])).names if column not in there]:
+                found[name] = f"it has no column {gone[0]!r} that is published"
+    return found
 
 
 def check_slot(source: str, name: str, slot: SlotFacts | None, database: str, *, needed: int, told: int = 0) -> None:

@@ -7,6 +7,7 @@ transactions make small chunks, which are decoded together; a large one lies in 
     FILED      the lengths (little-endian, 4 bytes each) and the messages, in a file
     SNAPSHOT   lines of CSV in a file: rows as they were at the beginning
     EMPTIED    nothing: the table was truncated
+    ENDED      why the table is no longer the one that was declared
 
 Invariant: the rows of chunks depend on the changes alone, not on how these were cut into chunks.
 
@@ -36,12 +37,12 @@ from tidegauge.sources.postgres.rows import SEQUENCE_BITS, ChangePlaces, changed
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["EMPTIED", "FILED", "SNAPSHOT", "Chunk", "batch_of", "decoded"]
+__all__ = ["EMPTIED", "ENDED", "FILED", "SNAPSHOT", "Chunk", "batch_of", "decoded"]
 
 csv: Final = library("pyarrow.csv")
 pc: Final = library("pyarrow.compute")
 
-FILED, SNAPSHOT, EMPTIED = range(1, 4)
+FILED, SNAPSHOT, EMPTIED, ENDED = range(1, 5)
 
 _SCHEMA: Final = pa.schema(
     [
@@ -97,13 +98,19 @@ def batch_of(chunks: Sequence[Chunk]) -> pa.RecordBatch:
 def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_record: OnBadRecord) -> pa.RecordBatch:
     """Return the rows of records of one stream, in these columns, in the order of the records.
 
-    Raises `TableChanged`, `SourceTableTruncated`, `ReplicationBroken`, `PieceUnreadable`.
+    Raises `TableChanged` and `SourceTableTruncated`, once all bad records are told; `ReplicationBroken`,
+    `PieceUnreadable`.
     """
     wanted = {field.name: field.type for field in columns if field.name not in OURS}
-    parts = [
-        _rows(run, TableShape.decoded(shape), kind, wanted, columns, table, on_bad_record)
-        for kind, shape, run in runs(records)
-    ]
+    parts: list[pa.RecordBatch] = []
+    over: TableChanged | SourceTableTruncated | None = None
+    for kind, shape, run in runs(records):
+        try:
+            parts.append(_rows(run, TableShape.decoded(shape), kind, wanted, columns, table, on_bad_record))
+        except (TableChanged, SourceTableTruncated) as error:
+            over = over or error
+    if over is not None:
+        raise over
     return joined(parts, columns)
 
 
@@ -119,6 +126,8 @@ def _rows(
     lsns = records["_offset"].to_numpy(zero_copy_only=False)
     if kind == EMPTIED:
         raise SourceTableTruncated(table=table, lsn=str(Lsn(int(lsns[0]))))
+    if kind == ENDED:
+        raise TableChanged(table=table, detail=records["_data"][0].as_py().decode())
     if gone := [name for name in wanted if name not in shape.columns]:
         detail = f"it has no column {gone[0]!r} at {Lsn(int(lsns[0]))}; it has {', '.join(shape.columns)}"
         raise TableChanged(table=table, detail=detail)

@@ -2,8 +2,11 @@
 
 A transaction that grows beyond `SPILL` bytes is written to files as it comes, so memory does not grow with it.
 
-Invariants. Only a commit gives chunks. `reached` is the first place from where on changes are still to come: one
-beyond the last commit, or where the server said that it is when no transaction was under way.
+A table of another name or number is not the one that was declared: its stream ends there, and the others go on.
+
+Invariants. Only a commit gives chunks, and `end` for tables that the log does not tell of. `reached` is the first
+place from where on changes are still to come: one beyond the last commit, or where the server said that it is when no
+transaction was under way.
 
 >>> gathering = Gathering({("public", "orders"): "orders"}, 0, write=lambda lsn, data: ("file", 0))
 >>> gathering.progress(0x20)
@@ -18,10 +21,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegauge.errors.postgressource import ReplicationBroken, TableChanged
+from tidegauge.errors.postgressource import ReplicationBroken
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.records import INLINE
-from tidegauge.sources.postgres.chunks import EMPTIED, FILED, Chunk
+from tidegauge.sources.postgres.chunks import EMPTIED, ENDED, FILED, Chunk
 from tidegauge.sources.postgres.wire import (
     CHANGES,
     PASSED,
@@ -42,6 +45,7 @@ _FILED: Final = 4 << 20
 _MOST: Final = 1 << 31
 """Changes of a transaction in one table: `_sequence` counts no further."""
 _OID: Final = struct.Struct(">I")
+_NO_SHAPE: Final = TableShape(0, "", "", ()).encoded()
 
 
 @dataclass(slots=True)
@@ -74,8 +78,11 @@ class Gathering:
         self.size = 0
         """Bytes of these."""
         self._streams: Final = streams
+        self._by_name: Final = {".".join(place): stream for place, stream in streams.items()}
         self._oids: Final = {} if oids is None else oids
         self._names: Final = {oid: name for name, oid in self._oids.items()}
+        self._over: Final[set[str]] = set()
+        """The streams that have ended."""
         self._write: Final = write
         self._begun: Begin | None = None
         self._shapes: dict[int, tuple[str, str]] = {}
@@ -99,8 +106,14 @@ class Gathering:
         self.chunks = self.size = 0
         return found
 
+    def end(self, stream: str, detail: str) -> None:
+        """End a stream at the place before the one reached: its table is gone, or another one, by now."""
+        if stream not in self._over:
+            self._over.add(stream)
+            self._whole.setdefault(stream, []).append(_ended(self.reached - 1, 0, detail, 0))
+
     def take(self, message: bytes) -> None:
-        """Take in a message. Raises `ReplicationBroken`, and `TableChanged` for a table of another name or number."""
+        """Take in a message. Raises `ReplicationBroken`."""
         kind = message[0]
         if kind in CHANGES:
             pending = self._taking.get(message[1:5]) or self._begin(message)
@@ -125,13 +138,21 @@ class Gathering:
 
     def _describe(self, shape: TableShape) -> None:
         """Take in how a table looks from now on."""
-        name, at = f"{shape.schema}.{shape.table}", Lsn(self._lsn)
+        place, at = (shape.schema, shape.table), Lsn(self._lsn)
+        name, stream = ".".join(place), self._streams.get(place, "")
         if (was := self._names.get(shape.oid, name)) != name:
-            raise TableChanged(table=was, detail=f"it has the name {name} at {at}")
+            self._end(self._by_name.get(was, ""), f"it has the name {name} at {at}")
         if self._oids.get(name, shape.oid) != shape.oid:
-            raise TableChanged(table=name, detail=f"it was dropped and made again before {at}")
-        self._shapes[shape.oid] = (self._streams.get((shape.schema, shape.table), ""), shape.encoded())
+            self._end(stream, f"it was dropped and made again before {at}")
+        self._shapes[shape.oid] = ("" if stream in self._over or was != name else stream, shape.encoded())
         self._taking = {}
+
+    def _end(self, stream: str, detail: str) -> None:
+        """End a stream in the transaction that is under way."""
+        if stream and stream not in self._over:
+            self._over.add(stream)
+            self._cut(stream)
+            self._add(stream, _ended(self._lsn, self._at, detail, self._counts.get(stream, 0)))
 
     def _begin(self, message: bytes) -> _OpenChanges | None:
         """Return where the changes of a table go, beginning with this one; None where nobody wants them."""
@@ -210,3 +231,7 @@ class Gathering:
             self.size += sum(len(one.data) for one in chunks)
         self.reached = self._begun.lsn + 1
         self._begun, self._open, self._open_size, self._counts, self._taking = None, {}, 0, {}, {}
+
+
+def _ended(lsn: int, at: int, detail: str, first: int) -> Chunk:
+    return Chunk(lsn, at, ENDED, _NO_SHAPE, first, 0, data=detail.encode())

@@ -21,7 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.errors.postgressource import SlotActive, SlotForeign
+from tidegauge.errors.postgressource import SlotActive, SlotForeign, TableChanged
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
@@ -30,7 +30,7 @@ from tidegauge.sources.database.folder import LogBeginning, SourceFolder
 from tidegauge.sources.database.records import together
 from tidegauge.sources.postgres.beginning import ConnectionFacts, begun
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, look
-from tidegauge.sources.postgres.checks import check_declared, check_server, check_slot, check_tables
+from tidegauge.sources.postgres.checks import changed_tables, check_server, check_slot, check_tables
 from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.replication import LogSender, payload
@@ -78,11 +78,17 @@ class ReplicationSetup:
         check_server(self.place.shown, found)
         return found
 
-    def check(self, found: CatalogLook, oids: Mapping[str, int]) -> None:
-        """Raise what keeps the tables from being followed. oids: the server's numbers of them, as far as known."""
+    def check(self, found: CatalogLook, oids: Mapping[str, int]) -> Mapping[str, str]:
+        """Return the tables that are not those that were declared, with why; raise what keeps others from it.
+
+        oids: the server's numbers of them, as far as known.
+        """
         declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
-        check_declared(oids, declared, found)
-        check_tables(self.place.shown, self.publication, found)
+        changed = changed_tables(oids, declared, found)
+        others = tuple(table for table in found.tables if str(table) not in changed)
+        missing = tuple(name for name in found.missing if name not in changed)
+        check_tables(self.place.shown, self.publication, replace(found, tables=others, missing=missing))
+        return changed
 
 
 class Replication:
@@ -100,6 +106,7 @@ class Replication:
         found = reader.see(patience=_LINGERS)
         self._end = found.end
         self._tables: Final = {(table.schema, table.name): table for table in found.tables}
+        self._names: Final = {".".join(place): stream for stream, place in reader.tables.items()}
         self._told_end = False
         self._sender: Final = LogSender(reader.place, reader.slot)
         try:
@@ -109,7 +116,7 @@ class Replication:
             record = reader.folder.stream()
             same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
-            reader.check(found, self._oids)
+            self._changed, self._changed_by = reader.check(found, self._oids), found.end
             if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
                 self._open(found, bound)
         except BaseException:
@@ -200,6 +207,8 @@ class Replication:
     def _make(self, found: CatalogLook, *, drop: bool) -> None:
         """Begin to make the slot. drop: whether one that is there is known to be ours; nothing of it is bound."""
         reader = self._reader
+        for table, detail in self._changed.items():
+            raise TableChanged(table=table, detail=detail)
         if found.slot is not None:
             if not drop:
                 detail = "it is there, and nothing says that this flow made it"
@@ -275,6 +284,9 @@ class Replication:
         return self._given_to < self._end <= reached or time.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: Gathering) -> Received:
+        if self._given_to < gathering.reached and self._changed_by <= gathering.reached:
+            for table, detail in self._changed.items():  # what it had is in by now
+                gathering.end(self._names[table], detail)
         self._given_at, self._given_to = time.monotonic(), gathering.reached
         self._end = max(self._end, gathering.reached)
         batches = [
@@ -286,7 +298,8 @@ class Replication:
         """See now and then that the tables are still published, and are still those that were declared."""
         if time.monotonic() - self._looked_at >= _LOOKS:
             self._looked_at = time.monotonic()
-            self._reader.check(self._reader.see(), self._oids)
+            found = self._reader.see()
+            self._changed, self._changed_by = self._reader.check(found, self._oids), found.end
 
 
 def _snapshot(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:

@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from tidegauge.errors.base import Definite
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.push import NotReadByRange, PieceUnreadable
 from tidegauge.reclock.places import ArrowRows, Ints, Places
@@ -175,14 +176,24 @@ class PushedSource:
     def read(self, split: PushedSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a piece in the columns of its stream."""
         columns = self.source.streams[split.stream]
+        over: Definite | None = None
         for batch in split.batches():
             kept = within(batch, split.ranges)
             if not kept.num_rows:
                 continue
             if isinstance(self.source, DecodedLater):
-                yield self.source.decode(split.stream, kept, on_bad_record)
+                try:
+                    rows = self.source.decode(split.stream, kept, on_bad_record)
+                except Definite as error:
+                    if not error.of_stream:
+                        raise
+                    over = over or error  # bad records behind it are still to be told
+                    continue
+                yield rows
             else:
                 yield pa.RecordBatch.from_arrays([kept[name] for name in columns.names], schema=columns)
+        if over is not None:
+            raise over
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Do nothing: its subscription does."""

@@ -1,0 +1,178 @@
+"""A table that was truncated, dropped, renamed or changed ends its own outputs by name; those of others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.postgres import Server
+from tests.sources.postgres.shop import Shop
+from tests.waiting import eventually
+
+import tidegauge as tg
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.postgressource import SourceTableTruncated, TableChanged, ValueUnfit
+
+
+@pytest.fixture
+def shop(logical: Server, tmp_path: Path) -> Shop:
+    found = Shop(logical, tmp_path)
+    found.table("orders", "id bigint PRIMARY KEY, who text, day date")
+    found.table("users", "id int PRIMARY KEY, name text")
+    found.do("INSERT INTO orders SELECT i, 'user ' || i, NULL FROM generate_series(1, 10) i")
+    found.publish()
+    return found
+
+
+def ended(shop: Shop, table: str = "orders", **options: bool) -> dict[str, TidegaugeError]:
+    """Run the flow, whose outputs of one table end; return why each has failed."""
+    flow = shop.flow(**options)
+    with pytest.raises(TidegaugeError):
+        flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
+    found = tg.status(flow)
+    assert [one.state for one in found.sources] == ["idle"]
+    failed = {one.name: one.error for one in found.outputs if one.state == "failed" and one.error is not None}
+    assert failed.keys() == {table, f"{table}_log"}
+    return failed
+
+
+def test_a_truncate_ends_the_outputs_of_its_table_alone(shop: Shop) -> None:
+    shop.catch_up()
+    shop.do("INSERT INTO orders VALUES (11, 'last', NULL)", "INSERT INTO users VALUES (1, 'ada')")
+    shop.do("TRUNCATE orders", "INSERT INTO orders VALUES (1, 'anew', NULL)", "INSERT INTO users VALUES (2, 'bob')")
+    shop.do("INSERT INTO users VALUES (3, 'eve')")
+    assert {error.code for error in ended(shop).values()} == {SourceTableTruncated.code}
+    shop.do("INSERT INTO users VALUES (4, 'joe')")
+    ended(shop)  # each run tries it again, from the server's log, and the others go on
+    flow = shop.flow()
+    assert shop.held(flow, "users") == shop.there("users")
+    assert "anew" not in {row["who"] for row in shop.held(flow, "orders")}
+    shop.do("TRUNCATE users", "INSERT INTO orders VALUES (2, 'more', NULL)")
+    with pytest.raises(TidegaugeError):
+        shop.catch_up()
+    assert {one.state for one in tg.status(shop.flow()).outputs} == {"failed"}
+
+
+def test_the_server_keeps_its_log_until_the_ended_outputs_are_dropped(shop: Shop, tmp_path: Path) -> None:
+    shop.catch_up()
+    before = shop.confirmed()
+    shop.do("TRUNCATE orders")
+    shop.do("INSERT INTO users VALUES (1, 'ada')")
+    ended(shop)
+    assert shop.ask(f"SELECT '{shop.confirmed()}'::pg_lsn - '{before}'::pg_lsn < 1000") == [(True,)]
+    shop.tables.pop("orders")
+    flow = shop.flow(tables=["orders", "users"])
+    for name in ("orders", "orders_log"):
+        tg.drop(flow, name)
+    shop.do("INSERT INTO users VALUES (2, 'bob')")
+    at = shop.ask("SELECT pg_current_wal_flush_lsn()::text")[0][0]
+    flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
+    shop.do("INSERT INTO users VALUES (3, 'eve')")
+    flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
+    assert shop.ask(f"SELECT '{shop.confirmed()}'::pg_lsn >= '{at}'::pg_lsn") == [(True,)]
+    assert shop.held(flow, "users") == shop.there("users")
+
+
+RENAMED = ["ALTER TABLE orders RENAME TO other", "INSERT INTO other VALUES (12, 'bob', NULL)"]
+AGAIN = ["DROP TABLE orders", "CREATE TABLE orders (id bigint PRIMARY KEY, who text, day date)"]
+PUBLISHED = [*AGAIN, "ALTER PUBLICATION shop ADD TABLE orders", "INSERT INTO orders VALUES (12, 'bob', NULL)"]
+COLUMN = ["ALTER TABLE orders RENAME who TO whom", "INSERT INTO orders VALUES (12, 'bob', NULL)"]
+
+
+@pytest.mark.parametrize(
+    ("statements", "why"),
+    [
+        (["DROP TABLE orders"], "it was dropped, or has another name"),
+        (["ALTER TABLE orders RENAME TO other"], "it was dropped, or has another name"),
+        (RENAMED, "it has the name public.other at"),
+        ([*RENAMED, "ALTER TABLE other RENAME TO orders"], "it has the name public.other at"),
+        (AGAIN, "it was dropped and made again"),
+        (PUBLISHED, "it was dropped and made again before"),
+        (["ALTER TABLE orders DROP COLUMN who"], "no column 'who' that is published"),
+        (COLUMN, "no column 'who' at"),
+        ([*COLUMN, "ALTER TABLE orders RENAME whom TO who"], "no column 'who' at"),
+    ],
+    ids=["dropped", "renamed", "renamed, row", "back", "again", "again, row", "column", "column, row", "column back"],
+)
+@pytest.mark.parametrize("running", [False, True], ids=["away", "running"])
+def test_a_table_that_is_another_one_ends_its_outputs_alone(
+    shop: Shop, statements: Sequence[str], why: str, running: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.sources.postgres.subscription._LOOKS", 0.2)
+    flow = shop.catch_up()
+    if running:
+        run = flow.start(engine=tg.LocalEngine(threads=2))
+        change(shop, statements)
+        eventually(lambda: "failed" in {one.state for one in run.status.outputs if one.name == "orders_log"})
+        eventually(lambda: len(shop.held(flow, "users")) == 1)
+        run.stop()
+        with pytest.raises(TableChanged):
+            run.wait()
+    else:
+        change(shop, statements)
+    found = ended(shop)["orders"]
+    assert (found.code, why in str(found)) == (TableChanged.code, True), found
+    assert shop.held(flow, "users") == shop.there("users")
+    assert {row["who"] for row in shop.held(flow, "orders")} == {f"user {i}" for i in range(1, 11)}
+
+
+def change(shop: Shop, statements: Sequence[str]) -> None:
+    for statement in statements:
+        shop.do(statement)
+    shop.do("INSERT INTO users VALUES (1, 'ada')")
+
+
+def test_a_table_that_is_gone_before_the_first_rows_are_read_is_named(shop: Shop) -> None:
+    shop.flow()
+    shop.do("DROP TABLE orders")
+    with pytest.raises(TableChanged, match="it was dropped"):
+        shop.catch_up()
+    assert [one.state for one in tg.status(shop.flow()).sources] == ["failed"]
+
+
+def test_a_table_that_is_back_before_anything_was_changed_goes_on(shop: Shop) -> None:
+    shop.catch_up()
+    shop.do("ALTER TABLE orders RENAME TO other")
+    ended(shop)
+    shop.do("ALTER TABLE other RENAME TO orders", "INSERT INTO orders VALUES (11, 'back', NULL)")
+    flow = shop.catch_up()
+    assert shop.held(flow, "orders") == shop.there("orders")
+    assert {one.state for one in tg.status(flow).outputs} == {"live"}
+
+
+@pytest.mark.parametrize(
+    "end", [["TRUNCATE orders"], [*COLUMN, "ALTER TABLE orders RENAME whom TO who"]], ids=["truncated", "column"]
+)
+def test_bad_records_behind_the_end_of_a_table_are_collected(shop: Shop, end: Sequence[str]) -> None:
+    shop.catch_up(errors=True)
+    shop.do(*end, "INSERT INTO orders VALUES (1001, 'never', 'infinity')")
+    shop.do("INSERT INTO orders VALUES (1002, 'never', 'infinity')", "INSERT INTO users VALUES (1, 'ada')")
+    ended(shop, errors=True)
+    shop.do("INSERT INTO orders VALUES (1003, 'never', 'infinity')")
+    ended(shop, errors=True)
+    found = tg.read_arrow(shop.flow(errors=True), "bad").to_pylist()
+    assert [row["code"] for row in found] == [ValueUnfit.code] * 3
+
+
+def upper(frame: Any) -> Any:
+    return frame.selectExpr("upper(op) AS op", "_epoch")
+
+
+@pytest.mark.spark
+def test_rows_that_go_on_to_spark_end_too(shop: Shop, tmp_path: Path) -> None:
+    def flow() -> tg.Dataflow:
+        made = shop.flow()
+        for table in ("orders", "users"):
+            stream = tg.RowStream(made, "db", table).changelog("op").transform(upper)
+            made.sink(f"{table}_sql", stream, tg.ParquetSink(str(tmp_path / f"{table}_sql")))
+        return made
+
+    flow().run(until="caught-up")
+    shop.do("TRUNCATE orders", "INSERT INTO users VALUES (1, 'ada')")
+    with pytest.raises(SourceTableTruncated):
+        flow().run(until="caught-up")
+    found = {one.name for one in tg.status(flow()).outputs if one.state == "failed"}
+    assert found == {"orders", "orders_log", "orders_sql"}
+    assert tg.read_arrow(flow(), "users_sql")["op"].to_pylist() == ["INSERT"]
