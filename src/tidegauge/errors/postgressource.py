@@ -214,7 +214,10 @@ class UnchangedValueMissing(TidegaugeError):
 
     code = "TG-0375"
     what = "column {column} of {table}: the update leaves out its large value, which it did not change"
-    cause = "the table's replica identity does not have the column, so the server sends it only when it changes"
+    cause = (
+        "the table's replica identity does not have the column, so the server sends it only when it changes, and no "
+        "earlier change of the transaction has it"
+    )
     remedy = (
         "ALTER TABLE {table} REPLICA IDENTITY FULL, which counts for later updates; collect this one (errors), and "
         "write the row's value anew"

@@ -215,6 +215,87 @@ def test_where_the_old_row_is_not_sent_it_is_a_bad_record_and_never_a_null(logic
     assert shop.held(flow, "texts") == shop.there("texts")
 
 
+def test_where_an_earlier_change_of_the_transaction_has_it_it_is_taken_from_there(
+    logical: Server, tmp_path: Path
+) -> None:
+    shop = Shop(logical, tmp_path)
+    shop.table("texts", "id int PRIMARY KEY, large text, n int, other text")
+    shop.publish()
+    shop.catch_up(errors=True)
+    one, two = LARGE.format(1), LARGE.format(2)
+    shop.do(
+        f"INSERT INTO texts VALUES (1, {one}, 0, {two})",
+        "UPDATE texts SET n = 1",
+        f"UPDATE texts SET large = {two}",
+        "UPDATE texts SET id = 2",
+        "UPDATE texts SET n = 2",
+        f"INSERT INTO texts VALUES (1, {one}, 3, NULL)",
+        "UPDATE texts SET n = n + 1",
+        "DELETE FROM texts WHERE id = 2",
+        "INSERT INTO texts VALUES (2, 'small', 5, NULL)",
+        "UPDATE texts SET n = 6 WHERE id = 2",
+    )
+    flow = shop.catch_up(errors=True)
+    assert shop.held(flow, "texts") == shop.there("texts")
+    assert tg.read_arrow(flow, "bad").num_rows == 0
+    last = [row for row in shop.log(flow, "texts") if row["n"] in {1, 2}]
+    assert [(len(row["large"]), len(row["other"])) for row in last] == [(12_800, 12_800)] * 4
+    shop.do(f"UPDATE texts SET large = {two} WHERE id = 1", "UPDATE texts SET n = 7 WHERE id = 1")
+    shop.do("UPDATE texts SET n = 8 WHERE id = 1")  # the value came with another transaction
+    flow = shop.catch_up(errors=True)
+    assert [row["code"] for row in tg.read_arrow(flow, "bad").to_pylist()] == [UnchangedValueMissing.code]
+    assert {row["id"]: row["n"] for row in shop.held(flow, "texts")} == {1: 7, 2: 6}
+
+
+def test_no_transaction_makes_many_times_as_much_of_a_large_value(
+    logical: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.sources.postgres.unchanged.MOST", 30_000)
+    shop = Shop(logical, tmp_path)
+    shop.table("texts", "id int PRIMARY KEY, large text, n int")
+    shop.publish()
+    shop.catch_up(errors=True)
+    for n in (1, 2):
+        shop.do(f"INSERT INTO texts VALUES ({n}, {LARGE.format(1)}, 0)", *["UPDATE texts SET n = n + 1"] * 2)
+    flow = shop.catch_up(errors=True)
+    assert [(row["id"], row["n"]) for row in shop.log(flow, "texts")] == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (2, 0),
+        (2, 1),
+        (2, 2),
+    ]
+    shop.do(f"INSERT INTO texts VALUES (3, {LARGE.format(1)}, 0)", *["UPDATE texts SET n = n + 1 WHERE id = 3"] * 3)
+    flow = shop.catch_up(errors=True)
+    assert tg.read_arrow(flow, "bad").num_rows == 3  # two of id 1 by the transaction of id 2, and the third of id 3
+    assert {row["id"]: row["n"] for row in shop.held(flow, "texts")}[3] == 2
+
+
+@pytest.mark.parametrize("columns", ["code", "code, part"])
+def test_a_row_is_known_by_the_index_that_is_the_replica_identity(
+    logical: Server, tmp_path: Path, columns: str
+) -> None:
+    shop = Shop(logical, tmp_path)
+    shop.table("texts", "id int, code int NOT NULL, part int NOT NULL, large text, n int", key="code")
+    shop.do(f"CREATE UNIQUE INDEX mine ON texts ({columns})", "ALTER TABLE texts REPLICA IDENTITY USING INDEX mine")
+    shop.publish()
+    shop.do(f"INSERT INTO texts VALUES (1, 10, 1, {LARGE.format(1)}, 0), (1, 20, 1, 'x', 0)")
+    shop.catch_up(errors=True)
+    shop.do(
+        f"INSERT INTO texts VALUES (1, 30, 2, {LARGE.format(3)}, 0)",
+        "UPDATE texts SET n = 1, id = 7 WHERE code >= 20",
+        "UPDATE texts SET code = 40 WHERE code = 30",
+        "DELETE FROM texts WHERE code = 20",
+    )
+    flow = shop.catch_up(errors=True)
+    assert shop.held(flow, "texts") == shop.there("texts")
+    assert tg.read_arrow(flow, "bad").num_rows == 0
+    changes = [(row["op"], row["id"], row["code"]) for row in shop.log(flow, "texts")[3:]]
+    assert sorted(changes[:2]) == [("update", 7, 20), ("update", 7, 30)]
+    assert changes[2:] == [("delete", None, 30), ("insert", 7, 40), ("delete", None, 20)]
+
+
 def test_a_large_transaction_goes_through_files_which_are_removed(shop: Shop, tmp_path: Path) -> None:
     shop.catch_up()
     shop.do(

@@ -142,7 +142,7 @@ def _rows(
         ends = np.cumsum(lengths)
         starts = ends - lengths
         made, message, bad = changed(
-            data, starts, ends, ChangePlaces(lsns[record], numbers), shape.columns, wanted, table
+            data, starts, ends, ChangePlaces(lsns[record], numbers), shape.columns, shape.keys, wanted, table
         )
         of = record[message]
         for one in bad:

@@ -9,7 +9,8 @@
 `_sequence` tells the order: the place of the commit, and the number of the change within its transaction.
 
 Invariants. A change gives its rows together, or none: where one of its values is unfit, or is an unchanged one that
-the server did not send, the change is a bad record. Rows depend on the changes alone, not on what they came with.
+the server did not send, and that no earlier change of the transaction has (`unchanged`), the change is a bad record.
+Rows depend on the changes of their chunk alone, not on what they came with.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tidegauge.operations import DELETE, INSERT, OP, UPDATE
 from tidegauge.sources.database.sequence import SEQUENCE, sequence
 from tidegauge.sources.database.values import gathered, values
 from tidegauge.sources.postgres import tuples
+from tidegauge.sources.postgres.unchanged import DELETED, INSERTED, UPDATED, fill
 
 __all__ = ["SEQUENCE_BITS", "Bad", "ChangePlaces", "changed"]
 
@@ -58,21 +60,31 @@ def changed(
     ends: Any,
     places: ChangePlaces,
     columns: Sequence[str],
+    keys: Sequence[str],
     wanted: Mapping[str, Any],
     table: str,
 ) -> tuple[dict[str, Any], Any, list[Bad]]:
     """Return the rows that messages of one table make: columns by name, of each row its message, and bad changes.
 
-    columns: those of the messages, in order. wanted: the columns of the rows with their types; all are among them.
+    columns: those of the messages, in order. keys: those of the replica identity. wanted: the columns of the rows
+    with their types; all are among them.
     """
     found = tuples.read(data, starts, ends, len(columns))
     rows = _ChangedRows.of(found)
     good = np.ones(len(starts), np.bool_)
     bad: dict[int, Bad] = {}
     made: dict[str, Any] = {}
+    cells = {name: rows.column(columns.index(name)) for name in dict.fromkeys([*wanted, *keys])}
+    fill(
+        data,
+        places.lsns[rows.message],
+        rows.words,
+        rows.second,
+        [cells[name] for name in keys],
+        [cells[name] for name in wanted],
+    )
     for name, kind in wanted.items():
-        at = columns.index(name)
-        kinds, begin, size = rows.column(at)
+        kinds, begin, size = cells[name].kinds, cells[name].starts, cells[name].sizes
         missing = np.flatnonzero(kinds == tuples.UNCHANGED)
         for row in missing.tolist():
             error = UnchangedValueMissing(column=name, table=table)
@@ -117,14 +129,14 @@ class _ChangedRows:
         both[found.with_old] = True
         old, new = first[found.with_old], first[found.with_new] + both[found.with_new]
         words = np.empty(len(message), np.int8)
-        words[old] = 2
-        words[new] = np.where((found.kinds == tuples.UPDATED) & ~both, 1, 0)[found.with_new]
+        words[old] = DELETED
+        words[new] = np.where((found.kinds == tuples.UPDATED) & ~both, UPDATED, INSERTED)[found.with_new]
         second = np.zeros(len(message), np.int64)
         second[new] = both[found.with_new]
         return cls(found, message, words, second, old, new)
 
-    def column(self, at: int) -> tuple[Any, Any, Any]:
-        """Return the kinds, starts and sizes of a column's cells; an unchanged value is that of the old row."""
+    def column(self, at: int) -> tuples.Cells:
+        """Return a column's cells; an unchanged value is that of the old row, where that came along."""
         found = self.found
         kinds = np.empty(len(self.message), np.uint8)
         starts = np.empty(len(self.message), np.int64)
@@ -134,4 +146,4 @@ class _ChangedRows:
         whole = (kinds == tuples.UNCHANGED) & (found.marks[self.message] == tuples.OLD)
         gone = np.flatnonzero(whole & (self.second == 1))
         kinds[gone], starts[gone], sizes[gone] = kinds[gone - 1], starts[gone - 1], sizes[gone - 1]
-        return kinds, starts, sizes
+        return tuples.Cells(kinds, starts, sizes)

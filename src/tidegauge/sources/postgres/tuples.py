@@ -38,7 +38,10 @@ _PAD: Final = np.zeros(8, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Values of some rows: of each column (first index) and row (second), its kind, where its bytes are, how many."""
+    """Values of some rows: of each column (first index) and row (second), its kind, where its bytes are, how many.
+
+    Or of one column: then rows are the only index.
+    """
 
     kinds: Bytes
     starts: Ints

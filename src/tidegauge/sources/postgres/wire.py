@@ -40,6 +40,8 @@ PASSED: Final = frozenset(b"YOM")
 _BEGIN: Final = struct.Struct(">cQqI")
 _COMMIT: Final = struct.Struct(">cBQQq")
 _STATUS: Final = struct.Struct(">cQQQqB")
+_KEY: Final = 1
+"""The flag of a column of the replica identity."""
 _COLUMN: Final = struct.Struct(">Ii")
 
 
@@ -53,12 +55,16 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table as it was when a change was made. oid: the server's number of it. columns: in the order of changes."""
+    """A table as it was when a change was made. oid: the server's number of it. columns: in the order of changes.
+
+    keys: those of its replica identity.
+    """
 
     oid: int
     schema: str
     table: str
     columns: tuple[str, ...]
+    keys: tuple[str, ...] = ()
 
     def encoded(self) -> str:
         """Return it as text, to travel with the changes.
@@ -66,13 +72,13 @@ class TableShape:
         >>> TableShape.decoded(TableShape(7, "public", "orders", ("id",)).encoded()).columns
         ('id',)
         """
-        return json.dumps([self.oid, self.schema, self.table, self.columns])
+        return json.dumps([self.oid, self.schema, self.table, self.columns, self.keys])
 
     @classmethod
     def decoded(cls, text: str) -> TableShape:
         """Return the shape that a text says."""
-        oid, schema, table, columns = json.loads(text)
-        return cls(oid, schema, table, tuple(columns))
+        oid, schema, table, columns, *keys = json.loads(text)  # what an earlier version kept has no keys
+        return cls(oid, schema, table, tuple(columns), *map(tuple, keys))
 
 
 def begin_of(message: bytes) -> Begin:
@@ -91,7 +97,7 @@ def relation_of(message: bytes) -> TableShape:
 
     >>> message = b"R" + struct.pack(">I", 16384) + b"public\\0orders\\0d" + struct.pack(">h", 1)
     >>> relation_of(message + b"\\1id\\0" + struct.pack(">Ii", 20, -1))
-    TableShape(oid=16384, schema='public', table='orders', columns=('id',))
+    TableShape(oid=16384, schema='public', table='orders', columns=('id',), keys=('id',))
     """
     try:
         (oid,) = struct.unpack_from(">I", message, 1)
@@ -99,18 +105,21 @@ def relation_of(message: bytes) -> TableShape:
         table, at = _text(message, at)
         (count,) = struct.unpack_from(">h", message, at + 1)
         at += 3
-        columns = []
+        columns, keys = [], []
         for _ in range(count):
+            flags = message[at]
             name, at = _text(message, at + 1)
             columns.append(name)
+            if flags & _KEY:
+                keys.append(name)
             at += _COLUMN.size
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, IndexError) as error:
         raise ReplicationBroken(message=_shown(message), problem=str(error)) from error
     if at != len(message):
         raise ReplicationBroken(
             message=_shown(message), problem=f"it has {len(message)} bytes, and {at} were expected"
         )
-    return TableShape(oid, schema or "pg_catalog", table, tuple(columns))
+    return TableShape(oid, schema or "pg_catalog", table, tuple(columns), tuple(keys))
 
 
 def truncated(message: bytes) -> list[int]:
