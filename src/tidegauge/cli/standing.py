@@ -18,7 +18,7 @@ from tidegauge.cli.show import amount, clock, error_json, errors_view, grid, iso
 from tidegauge.errors.running import TickHeld
 
 if TYPE_CHECKING:
-    from tidegauge.looking.reports import FlowReport, OutputReport
+    from tidegauge.looking.reports import FlowReport, OutputReport, SourceReport
     from tidegauge.remap.start import StampRecord, StartRecord
 
 __all__ = ["output_json", "outputs_view", "status_json", "status_view"]
@@ -61,6 +61,7 @@ def status_view(report: FlowReport) -> RenderableType:
         for source in report.sources
         if source.lost
     ]
+    notes += [_held_back(source) for source in report.sources if source.held_back is not None]
     since = [(s.name, s.since) for s in report.sources] + [(o.name, o.since) for o in report.outputs]
     notes += [
         Text(f"{name}: stalled since {clock(at)}, tried again every {PATIENCE} s or sooner", style="red")
@@ -72,6 +73,14 @@ def status_view(report: FlowReport) -> RenderableType:
     if report.awaited:
         notes.append(Text(TickHeld(sources=report.awaited).summary, style="yellow"))
     return Group(head, sources, *notes, Text(), _table(report.outputs), *errors)
+
+
+def _held_back(source: SourceReport) -> Text:
+    """Return how much upstream keeps for the flow."""
+    said = f"{source.name}: upstream keeps {amount(source.held_back or 0, 'bytes')} of its log for this flow"
+    if source.held_back_limit is not None:
+        said += f", of {amount(source.held_back_limit, 'bytes')} at most"
+    return Text(f"{said}, and is about to remove them", style="red") if source.ending else Text(said)
 
 
 def status_json(report: FlowReport) -> dict[str, Any]:
@@ -101,6 +110,8 @@ def status_json(report: FlowReport) -> dict[str, Any]:
                 "required": s.required,
                 "incarnation": s.incarnation,
                 "lost": s.lost,
+                "held_back": s.held_back,
+                "held_back_limit": s.held_back_limit,
                 "stalled_since": iso(s.since),
                 "error": None if s.error is None else error_json(s.error),
             }

@@ -28,6 +28,7 @@ from tidegauge.job.durable import left_behind
 from tidegauge.lazy import library
 from tidegauge.looking.owners import SharedWith
 from tidegauge.looking.reports import EpochReport, Epochs, FlowReport, OutputReport, SliceReport, SourceReport
+from tidegauge.looking.retained import retained
 from tidegauge.objects.reading import readable
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Observation, Slice
@@ -217,6 +218,7 @@ def _source(
                 "; ".join(filter(None, [seen.note, _untold(source, found.table.inverse(upper))])),
             )
             state = "starting" if not bound and not end else state
+    kept, unknown = retained(source) if owner is None else (None, "")
     return SourceReport(
         name=name,
         state=state,
@@ -225,11 +227,14 @@ def _source(
         bound=sum(bound.values()),
         published=sum(found.table.inverse(upper).values()),
         end=sum(end.values()),
-        note=note,
+        note="; ".join(filter(None, [note, unknown])),
         error=error,
         required=name in flow.required,
         incarnation=found.incarnation,
         lost=sum(gap.size for gap in loaded.gaps if gap.source == name),
+        held_back=None if kept is None else kept.size,
+        held_back_limit=None if kept is None else kept.limit,
+        ending=kept is not None and kept.ending,
     )
 
 

@@ -73,7 +73,8 @@ class SourceReport:
 
     since: since when its driver waits for it, if that is known. All this is of the incarnation, the present one.
     lost: the ranges that are in no table, or not in all, of this one or earlier ones; `explain` of an epoch shows
-    them.
+    them. held_back: the bytes that upstream keeps for the flow, None where it does not say so; held_back_limit: the
+    most that it would keep, None for any number; ending: whether it keeps more, and is about to give it up.
     """
 
     name: str
@@ -89,6 +90,9 @@ class SourceReport:
     incarnation: int = 0
     lost: int = 0
     since: datetime | None = None
+    held_back: int | None = None
+    held_back_limit: int | None = None
+    ending: bool = False
 
     @property
     def lag(self) -> int:

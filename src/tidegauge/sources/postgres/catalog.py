@@ -12,7 +12,16 @@ from typing import Any, Final
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.types import ARRAY
 
-__all__ = ["CatalogLook", "PublicationFacts", "PublishedTable", "ServerColumn", "SlotFacts", "look"]
+__all__ = [
+    "CatalogLook",
+    "PublicationFacts",
+    "PublishedTable",
+    "ServerColumn",
+    "SlotFacts",
+    "SlotLog",
+    "look",
+    "slot_log",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,15 @@ class SlotFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotLog:
+    """The log that a slot keeps, in bytes, and the most that it may, None for any number. ending: if it has more."""
+
+    size: int
+    limit: int | None
+    ending: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogLook:
     """The findings. end: the place to which the log is durable. missing: the tables that are not there."""
 
@@ -124,11 +142,25 @@ _COLUMNS: Final = """
     FROM base b JOIN pg_type t ON t.oid = b.type LEFT JOIN pg_type e ON e.oid = t.typelem
     WHERE t.typtype <> 'd' ORDER BY b.attnum
 """
+_SLOT_LOG: Final = """
+    SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END) - restart_lsn,
+           (SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), wal_status
+    FROM pg_replication_slots WHERE slot_name = %s
+"""
 _SLOT: Final = """
     SELECT coalesce(plugin, slot_type)::text, coalesce(database, '')::text, confirmed_flush_lsn::text,
            wal_status, active_pid
     FROM pg_replication_slots WHERE slot_name = %s
 """
+
+
+def slot_log(cursor: Any, slot: str) -> SlotLog | None:
+    """Return the log that a slot keeps, None where there is no such slot, or it has lost it."""
+    found = cursor.execute(_SLOT_LOG, (slot,)).fetchone()
+    if found is None or found[0] is None:
+        return None
+    size, limit, state = found
+    return SlotLog(max(int(size), 0), None if limit < 0 else limit << 20, state == "unreserved")
 
 
 def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot: str) -> CatalogLook:

@@ -33,12 +33,13 @@ from tidegauge.sources.database.declaring import (
     stream_columns,
 )
 from tidegauge.sources.database.folder import SourceFolder
-from tidegauge.sources.postgres.catalog import look
+from tidegauge.sources.postgres.catalog import look, slot_log
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
 from tidegauge.sources.postgres.chunks import decoded
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
 from tidegauge.sources.postgres.subscription import Replication, ReplicationSetup
 from tidegauge.sources.protocol import OnBadRecord
+from tidegauge.sources.push.protocol import HeldBack
 
 __all__ = ["PostgresSource"]
 
@@ -137,6 +138,12 @@ class PostgresSource:
     def connect(self, start: Frontier, bound: Bound) -> Replication:
         """Return a subscription from a place in the log on. See `Replication` for what it raises."""
         return Replication(self._reader, start, bound)
+
+    def held_back(self) -> HeldBack | None:
+        """Return how much of the log the slot keeps, None where there is no slot, or it is lost. Asks the server."""
+        with session(self._place) as connection:
+            found = slot_log(connection.cursor(), self._slot_name)
+        return None if found is None else HeldBack(found.size, found.limit, found.ending)
 
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of chunks. A change with a value that has no place in its column is a bad record."""

@@ -32,7 +32,7 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.protocol import OnBadRecord
 
-__all__ = ["DecodedLater", "PushSource", "Received", "Subscription"]
+__all__ = ["DecodedLater", "HeldBack", "HoldsBack", "PushSource", "Received", "Subscription"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,27 @@ class PushSource(Protocol):
         `start`; `StartForgotten` says so with the numbers. bound: the durable knowledge about the source. Where
         upstream does not say its end, this is the place to ask whether it still has everything before `start`.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """What upstream keeps for a flow. size: in bytes. limit: beyond which upstream gives it up, None for none.
+
+    ending: whether upstream is about to give it up.
+    """
+
+    size: int
+    limit: int | None = None
+    ending: bool = False
+
+
+@runtime_checkable
+class HoldsBack(Protocol):
+    """A push source whose upstream can say how much it keeps for the flow."""
+
+    def held_back(self) -> HeldBack | None:
+        """Ask upstream; None where it keeps nothing. Called by `status`. Raises what `connect` raises."""
         ...
 
 
