@@ -12,6 +12,7 @@ from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
     "FolderDamaged",
+    "LogRewritten",
     "LoginRefused",
     "PastAcknowledged",
     "PublicationUnfit",
@@ -268,4 +269,20 @@ class FolderDamaged(Transient):
     remedy = (
         "put it back from a backup, and the flow goes on by itself. If there is none and all outputs hold the first "
         "rows, remove it: columns are looked up again, and bound places tell where to go on"
+    )
+
+
+class LogRewritten(Definite):
+    """A server that has other transactions at places of its log that were read already."""
+
+    code = "TG-0960"
+    what = (
+        "the log of {source} is another one before {before}: the last transaction there that changed the tables was "
+        "{known}, and is {found} now"
+    )
+    cause = "the server's files were put back from an older copy without recovery, so it wrote other things there"
+    remedy = (
+        "the tables have rows that the database has not, and lack some. Fill new tables: declare the source under "
+        "another name, with other outputs. Published epochs stay readable. To put a server back, recover it from an "
+        "archive of its log: that makes a new timeline, which is told apart"
     )

@@ -3,6 +3,7 @@
     columns.json   the columns of each table when it was declared first
     stream.json    where the stream of changes begins, with the server's numbers of the tables, and the snapshot
     told.json      how far the server was told that everything is durable
+    witness.json   of PostgreSQL: the last transaction before that
     snapshot/      the rows as they were at that place, as text
     spill/         large transactions that wait for their epoch
 

@@ -35,6 +35,7 @@ from tidegauge.sources.postgres.wire import (
     relation_of,
     truncated,
 )
+from tidegauge.sources.postgres.witness import Comparison, LastTransaction
 
 __all__ = ["SPILL", "Gathering"]
 
@@ -62,7 +63,8 @@ class Gathering:
     """The changes that are here.
 
     streams: the names of streams by schema and table. oids: the server's numbers of these tables, where known. write:
-    writes the bytes of a transaction to a file, and returns its path and where they begin there.
+    writes the bytes of a transaction to a file, and returns its path and where they begin there. comparing: for the
+    transactions before `reached`, which are not given.
     """
 
     def __init__(
@@ -71,8 +73,11 @@ class Gathering:
         reached: int,
         write: Callable[[int, bytes], tuple[str, int]],
         oids: Mapping[str, int] | None = None,
+        comparing: Comparison | None = None,
     ) -> None:
-        self.reached = reached
+        self.reached = self._since = reached
+        self.unsaid: Final[dict[str, str]] = {}
+        """The streams that ended before the first transaction that is given, with why."""
         self.chunks = 0
         """How many chunks are whole, and not taken."""
         self.size = 0
@@ -84,6 +89,12 @@ class Gathering:
         self._over: Final[set[str]] = set()
         """The streams that have ended."""
         self._write: Final = write
+        self._watched: Final = frozenset(self._names)
+        self._comparing = comparing
+        self._touched = False
+        """Whether the transaction under way changes a table that is watched."""
+        self.last: LastTransaction | None = None
+        """The last transaction that did."""
         self._begun: Begin | None = None
         self._shapes: dict[int, tuple[str, str]] = {}
         """Of each table, by the server's number: its stream, "" for none, and its shape."""
@@ -96,8 +107,9 @@ class Gathering:
         self._whole: dict[str, list[Chunk]] = {}
 
     def progress(self, lsn: int) -> None:
-        """Take in that the server has sent everything before a place."""
+        """Take in that the server has sent everything before a place. Raises `LogRewritten`."""
         if self._begun is None:
+            self._compare(lsn)
             self.reached = max(self.reached, lsn)
 
     def taken(self) -> dict[str, list[Chunk]]:
@@ -113,7 +125,7 @@ class Gathering:
             self._whole.setdefault(stream, []).append(_ended(self.reached - 1, 0, detail, 0))
 
     def take(self, message: bytes) -> None:
-        """Take in a message. Raises `ReplicationBroken`."""
+        """Take in a message. Raises `ReplicationBroken`, `LogRewritten`."""
         kind = message[0]
         if kind in CHANGES:
             pending = self._taking.get(message[1:5]) or self._begin(message)
@@ -126,6 +138,7 @@ class Gathering:
                     self._spill()
         elif kind == ord("B"):
             self._begun = begin_of(message)
+            self._compare(self._begun.lsn)
         elif kind == ord("C"):
             self._commit(message)
         elif kind == ord("R"):
@@ -149,15 +162,19 @@ class Gathering:
 
     def _end(self, stream: str, detail: str) -> None:
         """End a stream in the transaction that is under way."""
-        if stream and stream not in self._over:
+        if stream and self._lsn < self._since:
+            self.unsaid[stream] = detail
+        elif stream and stream not in self._over:
             self._over.add(stream)
             self._cut(stream)
             self._add(stream, _ended(self._lsn, self._at, detail, self._counts.get(stream, 0)))
 
     def _begin(self, message: bytes) -> _OpenChanges | None:
         """Return where the changes of a table go, beginning with this one; None where nobody wants them."""
-        stream, shape = self._known(_OID.unpack_from(message, 1)[0], message)
-        if not stream:
+        oid = _OID.unpack_from(message, 1)[0]
+        stream, shape = self._known(oid, message)
+        self._touched |= oid in self._watched
+        if not stream or self._lsn < self._since:
             return None
         pending = self._pending.get(stream)
         if pending is None or pending.shape != shape:
@@ -175,7 +192,8 @@ class Gathering:
     def _empty(self, oid: int) -> None:
         """Take in that a table was truncated."""
         stream, shape = self._known(oid, b"T")
-        if stream:
+        self._touched |= oid in self._watched
+        if stream and self._lsn >= self._since:
             self._cut(stream)
             self._add(stream, Chunk(self._lsn, self._at, EMPTIED, shape, self._counts.get(stream, 0), 0))
 
@@ -225,12 +243,23 @@ class Gathering:
             )
         for stream in list(self._pending):
             self._cut(stream)
+        begun = self._begun
+        if self._touched:
+            self.last = LastTransaction(begun.lsn, begun.at, begun.xid)
+            if self._comparing is not None:
+                self._comparing.committed(self.last)
         for stream, chunks in self._open.items():
             self._whole.setdefault(stream, []).extend(chunks)
             self.chunks += len(chunks)
             self.size += sum(len(one.data) for one in chunks)
-        self.reached = self._begun.lsn + 1
+        self.reached = max(self.reached, begun.lsn + 1)
         self._begun, self._open, self._open_size, self._counts, self._taking = None, {}, 0, {}, {}
+        self._touched = False
+
+    def _compare(self, place: int) -> None:
+        """Take in that everything before a place has come, where that is compared."""
+        if self._comparing is not None and self._comparing.passed(place):
+            self._comparing = None
 
 
 def _ended(lsn: int, at: int, detail: str, first: int) -> Chunk:

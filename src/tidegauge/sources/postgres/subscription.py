@@ -36,6 +36,7 @@ from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.replication import LogSender, payload
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
 from tidegauge.sources.postgres.snapshot import SnapshotReading
+from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remember, remembered
 from tidegauge.sources.push.protocol import Received
 
 __all__ = ["Replication", "ReplicationSetup"]
@@ -100,6 +101,7 @@ class Replication:
         self._incarnation: Final = bound.incarnation
         self._flushed = self._given_to = 0
         self._gathering: Gathering | None = None
+        self._remembering: GivenTransactions | None = None
         self._reading: SnapshotReading | None = None
         self._begins = False
         self._given_at = self._looked_at = time.monotonic()
@@ -108,6 +110,7 @@ class Replication:
         self._tables: Final = {(table.schema, table.name): table for table in found.tables}
         self._names: Final = {".".join(place): stream for stream, place in reader.tables.items()}
         self._told_end = False
+        self._confirmed = 0 if found.slot is None else found.slot.confirmed
         self._sender: Final = LogSender(reader.place, reader.slot)
         try:
             self.identity = self._sender.identity()
@@ -141,8 +144,9 @@ class Replication:
         record = self._reader.folder.stream()
         if record is not None and record.identity != self.identity:
             record = None
-        if self._gathering is None or (record is not None and lsn < record.point):
+        if self._gathering is None or self._remembering is None or (record is not None and lsn < record.point):
             return
+        remember(self._reader.folder.path, self._remembering.before(lsn))
         self._reader.folder.keep_told(lsn)
         self._flushed = max(self._flushed, lsn)
         self._sender.tell(self._flushed, self._flushed, now=True)
@@ -193,13 +197,18 @@ class Replication:
         """Begin the stream, and see that the server did too."""
         reader = self._reader
         reader.folder.forget_spill(lsn)
-        self._sender.start(reader.publication, lsn)
+        self._sender.start(reader.publication, min(self._confirmed, lsn))  # all that it has: see `witness`
         with session(reader.place) as connection:
             found = look(connection.cursor(), reader.publication, [], reader.slot)
         slot = None if found.slot is None else replace(found.slot, active=None)  # it is we who read it
         check_slot(reader.place.shown, reader.slot, slot, found.database, needed=lsn, told=reader.folder.told())
+        begins = min(lsn, lsn if found.slot is None else found.slot.confirmed)
+        known = LogWitness(self.identity, self._incarnation, begins, begins, None, frozenset(self._oids.values()))
+        witness = remembered(reader.folder.path, known)
+        comparing = Comparison(witness, begins) if begins < witness.before else None
         streams = {place: stream for stream, place in reader.tables.items()}
-        self._gathering, self._given_to = Gathering(streams, lsn, reader.folder.spill, self._oids), lsn
+        self._gathering = Gathering(streams, lsn, reader.folder.spill, self._oids, comparing)
+        self._given_to, self._remembering = lsn, GivenTransactions(witness)
         self._sender.tell(self._flushed, self._flushed, now=True)
 
     # The first rows.
@@ -217,6 +226,7 @@ class Replication:
                 detail = f"the server's process {found.slot.active} sends to it"
                 raise SlotActive(source=reader.place.shown, slot=reader.slot, detail=detail)
             self._sender.drop()
+        self._confirmed = 0
         self._oids = {str(table): table.oid for table in found.tables}
         reader.folder.keep_stream(LogBeginning(reader.slot, self.identity, self._incarnation, oids=self._oids))
         self._sender.make()
@@ -284,10 +294,15 @@ class Replication:
         return self._given_to < self._end <= reached or time.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: Gathering) -> Received:
-        if self._given_to < gathering.reached and self._changed_by <= gathering.reached:
-            for table, detail in self._changed.items():  # what it had is in by now
-                gathering.end(self._names[table], detail)
+        if self._given_to < gathering.reached:
+            ends = dict(gathering.unsaid)
+            if self._changed_by <= gathering.reached:  # all that the table had has come
+                ends |= {self._names[table]: detail for table, detail in self._changed.items()}
+            for stream, detail in ends.items():
+                gathering.end(stream, detail)
         self._given_at, self._given_to = time.monotonic(), gathering.reached
+        if self._remembering is not None:
+            self._remembering.given(gathering.reached, gathering.last)
         self._end = max(self._end, gathering.reached)
         batches = [
             (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in together(chunks)

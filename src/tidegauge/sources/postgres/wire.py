@@ -5,7 +5,7 @@ version 1 of the protocol does not have, is an error and never passed over. Chan
 here, since that is done for many at once, see `tuples`.
 
 >>> begin_of(bytes.fromhex("42 0000000001536a10 0000000000000001 000002e4"))
-Begin(lsn=22243856, at=946684800000001)
+Begin(lsn=22243856, at=946684800000001, xid=740)
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ _COLUMN: Final = struct.Struct(">Ii")
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction: the place of its commit, and when that was, in microseconds since 1970."""
+    """A transaction: the place of its commit, when that was, in microseconds since 1970, and the server's number."""
 
     lsn: int
     at: int
+    xid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ class TableShape:
 
 def begin_of(message: bytes) -> Begin:
     """Return what a message of the kind `B` says. Raises `ReplicationBroken`."""
-    _, lsn, at, _ = _unpacked(_BEGIN, message)
-    return Begin(lsn, at + EPOCH_2000)
+    _, lsn, at, xid = _unpacked(_BEGIN, message)
+    return Begin(lsn, at + EPOCH_2000, xid)
 
 
 def commit_of(message: bytes) -> int:

@@ -1,0 +1,137 @@
+"""Whether a server's log is still the one that was read: its last transaction, remembered, and looked at again.
+
+A server whose files were put back from a copy without recovery has the identity, the timeline and the slot of before.
+It writes other transactions at places of the log that the flow has had, and these would be passed over. But its slot
+is the one of the copy, too, and has not moved as far as it was told. So a slot that is behind says that the log may
+be another one, and can still give everything since: the last transaction before the place must be the same one.
+
+    slot behind what it was told    its log is read from there; what the flow has had is compared, and not given
+    slot where it was told          it has the log with which it was told
+
+A server that was killed forgets a little of what it was told. Then the same transactions are read, and all is well.
+
+Invariant: a transaction is known by the place of its commit, its time and its number. A transaction counts if it
+changes a table of `oids`, whatever became of the table since.
+
+>>> seen = LastTransaction(lsn=64, at=9, xid=7)
+>>> comparing = Comparison(LogWitness("server 1", 0, 80, 16, seen, frozenset({16384})), begins=48)
+>>> comparing.committed(seen)
+>>> comparing.passed(80)
+True
+>>> Comparison(comparing.witness, begins=48).passed(80)
+Traceback (most recent call last):
+tidegauge.errors.postgressource.LogRewritten: TG-0960: the log of server 1 is another one before 0/50: the last ...
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tidegauge.errors.postgressource import LogRewritten
+from tidegauge.remap.fromtime.lsn import Lsn
+
+__all__ = ["Comparison", "GivenTransactions", "LastTransaction", "LogWitness", "remember", "remembered"]
+
+_FILE: Final = "witness.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LastTransaction:
+    """A transaction: the place of its commit, when that was in microseconds since 1970, and the server's number."""
+
+    lsn: int
+    at: int
+    xid: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogWitness:
+    """The last transaction before a place of the log, None where there is none from `since` on.
+
+    identity: of the server. incarnation: of the source. oids: the server's numbers of the tables.
+    """
+
+    identity: str
+    incarnation: int
+    before: int
+    since: int
+    last: LastTransaction | None
+    oids: frozenset[int]
+
+
+class Comparison:
+    """A log that is read again before a place, from where it `begins`."""
+
+    def __init__(self, witness: LogWitness, begins: int) -> None:
+        self.witness: Final = witness
+        last = witness.last
+        self._wanted: Final = last if last is not None and last.lsn >= begins else None
+        self._unknown: Final = last is None and begins < witness.since
+        self._found: LastTransaction | None = None
+
+    def committed(self, transaction: LastTransaction) -> None:
+        """Take in a transaction that changes one of the tables."""
+        self._found = transaction
+
+    def passed(self, place: int) -> bool:
+        """Take in that everything before a place has come; whether that is all. Raises `LogRewritten`."""
+        if place < self.witness.before:
+            return False
+        if self._found != self._wanted and not self._unknown:
+            wanted, found = _shown(self._wanted), _shown(self._found)
+            raise LogRewritten(
+                source=self.witness.identity,
+                known=wanted,
+                found=found,
+                before=str(Lsn(self.witness.before)),
+            )
+        return True
+
+
+class GivenTransactions:
+    """The last transactions at the places that were given, until the server is told of them."""
+
+    def __init__(self, witness: LogWitness) -> None:
+        self._witness = witness
+        self._given: Final[deque[tuple[int, LastTransaction]]] = deque()
+
+    def given(self, place: int, last: LastTransaction | None) -> None:
+        """Take in that everything before a place was given, and the last transaction of it."""
+        if last is not None and (not self._given or self._given[-1][1] != last):
+            self._given.append((place, last))
+
+    def before(self, place: int) -> LogWitness:
+        """Return the witness for a place that was given; nobody asks for less any more."""
+        self._witness = replace(self._witness, before=place)
+        while self._given and self._given[0][0] <= place:
+            self._witness = replace(self._witness, last=self._given.popleft()[1])
+        return self._witness
+
+
+def remembered(folder: str, known: LogWitness) -> LogWitness:
+    """Return the witness of a source's folder; or the known one, where it is of another log, or not as far."""
+    try:
+        said = json.loads(Path(folder, _FILE).read_text())
+        last = None if said["last"] is None else LastTransaction(**said["last"])
+        found = LogWitness(**{**said, "last": last, "oids": frozenset(said["oids"])})
+        further = found.before >= known.before
+    except (OSError, ValueError, KeyError, TypeError):  # a power cut may have emptied it: then nothing is compared
+        return known
+    same = (found.identity, found.incarnation, found.oids) == (known.identity, known.incarnation, known.oids)
+    return found if same and further else known
+
+
+def remember(folder: str, witness: LogWitness) -> None:
+    """Keep a witness, before the server is told of its place."""
+    path = Path(folder, _FILE)
+    beside = path.with_name(f".{_FILE}")
+    beside.write_text(json.dumps({**asdict(witness), "oids": sorted(witness.oids)}))
+    beside.replace(path)
+
+
+def _shown(transaction: LastTransaction | None) -> str:
+    return "none" if transaction is None else f"the transaction {transaction.xid} at {Lsn(transaction.lsn)}"
