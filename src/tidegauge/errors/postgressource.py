@@ -1,4 +1,4 @@
-"""TG-036x and TG-037x: PostgreSQL as a source: its server, its slot, its tables and what their changes say.
+"""TG-036x, TG-037x and TG-096x: PostgreSQL as a source: its server, its slot, its tables and what their changes say.
 
 >>> print(SlotAdvanced(source="the database db:5432/shop", slot="shop", confirmed="0/30", needed="0/20"))
 TG-0370: the slot 'shop' of the database db:5432/shop was moved on to 0/30, and the flow needs everything from 0/20 on
@@ -29,6 +29,7 @@ __all__ = [
     "SnapshotLost",
     "SourceTableTruncated",
     "TableChanged",
+    "TableRewritten",
     "TableUnfit",
     "UnchangedValueMissing",
     "ValueUnfit",
@@ -194,6 +195,18 @@ class SourceTableTruncated(Definite):
         "OUTPUT): until then the server keeps its log for them. Fill new tables from a source of another name. In "
         "the application, DELETE FROM instead"
     )
+
+
+class TableRewritten(Transient):
+    """A table that was rewritten between the place of its first rows and the moment when they were to be read."""
+
+    code = "TG-0965"
+    what = "the table {table} of {source} was rewritten, or dropped, while its first rows were about to be read"
+    cause = (
+        "VACUUM FULL, CLUSTER, TRUNCATE or an ALTER TABLE that rewrites: an older view of the table would have its "
+        "rows in other places, or none"
+    )
+    remedy = "nothing: the flow begins to read the first rows again by itself"
 
 
 class TableChanged(Definite):

@@ -45,8 +45,8 @@ from tidegauge.sources.push.protocol import Received
 SPREAD = 20.0
 
 
-def connected(shop: Shop, start: Frontier = ORIGIN, bound: Bound | None = None) -> Any:
-    return shop.source().placed("shop", "db").connect(start, bound or Bound())
+def connected(shop: Shop, start: Frontier = ORIGIN, bound: Bound | None = None, **options: Any) -> Any:
+    return shop.source(**options).placed("shop", "db").connect(start, bound or Bound())
 
 
 def declared(shop: Shop, *tables: str) -> Any:

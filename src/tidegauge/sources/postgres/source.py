@@ -45,6 +45,7 @@ __all__ = ["PostgresSource"]
 
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
 _LONGEST: Final = 63
+_CONNECTIONS: Final = 32
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class PostgresSource:
         slot: the name of the replication slot, which the flow makes. None for one of the flow's and source's names.
         folder: where the first rows, and large transactions, wait until all outputs have them. It must outlive the
             driver; on a cluster, all machines must see it. Each source has a folder of its own in it.
+        connections: how many read the first rows side by side, 1 to 32. It may be another one at each start.
         metadata: add `_partition` (always `wal`), `_offset` (the place of the commit) and `_timestamp` (its time).
 
     Raises `InvalidArgument`, `InvalidPostgresUrl`, `SecretInClear`; and, when the columns are looked up for the first
@@ -76,6 +78,7 @@ class PostgresSource:
     password: str | None = None
     slot: str | None = None
     folder: str = "tidegauge-postgres"
+    connections: int = 2
     metadata: bool = False
     owner: tuple[str, str] | None = None
     """The flow, and the name in it: set by `Dataflow.source`."""
@@ -87,6 +90,8 @@ class PostgresSource:
         tables = checked_tables(self.tables, _name, source="PostgresSource")
         if self.slot is not None and (not isinstance(self.slot, str) or _SLOT.fullmatch(self.slot) is None):
             self._refuse("slot", self.slot, "a name of lower-case letters, digits and '_'")
+        if type(self.connections) is not int or not 1 <= self.connections <= _CONNECTIONS:
+            self._refuse("connections", self.connections, f"a number from 1 to {_CONNECTIONS}")
         object.__setattr__(self, "tables", tables)
         object.__setattr__(self, "folder", checked_folder(self.folder, source="PostgresSource"))
 
@@ -153,7 +158,10 @@ class PostgresSource:
     @property
     def _reader(self) -> ReplicationSetup:
         tables = {stream: _name(stream) for stream in self.tables}
-        return ReplicationSetup(self._place, self.publication, self._slot_name, tables, self._columns(), self._folder)
+        columns = self._columns()
+        return ReplicationSetup(
+            self._place, self.publication, self._slot_name, tables, columns, self._folder, self.connections
+        )
 
     @property
     def _place(self) -> DatabasePlace:

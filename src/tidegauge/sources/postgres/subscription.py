@@ -62,6 +62,7 @@ class ReplicationSetup:
     tables: Mapping[str, tuple[str, str]]
     columns: Mapping[str, pa.Schema]
     folder: SourceFolder
+    connections: int
 
     def see(self, *, patience: float = 0.0) -> CatalogLook:
         """Look at the catalog, and raise what keeps the server from being followed.
@@ -244,7 +245,7 @@ class Replication:
                 stream: (self._table(stream), reader.columns[".".join(place)])
                 for stream, place in reader.tables.items()
             }
-            self._reading = SnapshotReading(reader.place, reader.folder, name, streams)
+            self._reading = SnapshotReading(reader.place, reader.folder, name, streams, reader.connections)
         if self._reading is not None:
             if not self._reading.steps.go_on(until - time.monotonic()):
                 return None
