@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import tidegauge as tg
+from tidegauge.sources.postgres import held
 
 TABLES = ("alpha", "beta")
 
@@ -23,6 +25,8 @@ def make(root: Path, dsn: str, slot: str) -> tg.Dataflow:
 
 
 if __name__ == "__main__":
+    if smaller := os.environ.get("RANGE_BYTES"):
+        vars(held)["RANGE_BYTES"] = int(smaller)
     flow, engine = make(Path(sys.argv[1]), sys.argv[2], sys.argv[3]), tg.LocalEngine(threads=2)
     if sys.argv[4] == "caught-up":
         flow.run(until="caught-up", engine=engine)

@@ -30,7 +30,7 @@ COPIES = "datname = current_database() AND query LIKE 'COPY%'"
 @pytest.fixture
 def shop(logical: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """Two tables, of which one has 148 pages, which are read two at a time."""
-    monkeypatch.setattr("tidegauge.sources.postgres.snapshot.RANGE_BYTES", 16384)
+    monkeypatch.setattr("tidegauge.sources.postgres.held.RANGE_BYTES", 16384)
     found = Shop(logical, tmp_path)
     found.table("orders", "id bigint PRIMARY KEY, who text")
     found.table("users", "id bigint PRIMARY KEY, who text")
@@ -42,7 +42,7 @@ def shop(logical: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sh
 @pytest.fixture
 def large(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """A table that takes about a second to read, in ranges of 256 pages."""
-    monkeypatch.setattr("tidegauge.sources.postgres.snapshot.RANGE_BYTES", 1 << 21)
+    monkeypatch.setattr("tidegauge.sources.postgres.held.RANGE_BYTES", 1 << 21)
     shop.do("INSERT INTO orders SELECT i, repeat('x', 100) FROM generate_series(100001, 300000) i")
     return shop
 

@@ -47,13 +47,24 @@ _RUN: Final = uuid.uuid4().hex
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPiece:
-    """Some rows of a snapshot: where their lines are in a file, how many, and the number of the first."""
+    """Some rows of a snapshot: where their lines are in a file, how many, and the number of the first.
+
+    without: a file of the keys whose rows are left out, "" for none.
+    """
 
     file: str
     start: int
     size: int
     count: int
     first: int
+    without: str = ""
+
+    @property
+    def there(self) -> bool:
+        """Whether its files are there, at least as long as they were."""
+        file = Path(self.file)
+        whole = file.is_file() and file.stat().st_size >= self.start + self.size
+        return whole and (not self.without or Path(self.without).is_file())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +134,7 @@ class SourceFolder:
 
     def whole(self, record: LogBeginning) -> bool:
         """Whether all files of a snapshot are there, at least as long as they were."""
-        return all(
-            Path(piece.file).is_file() and Path(piece.file).stat().st_size >= piece.start + piece.size
-            for pieces in record.pieces.values()
-            for piece in pieces
-        )
+        return all(piece.there for pieces in record.pieces.values() for piece in pieces)
 
     @property
     def snapshot(self) -> Path:

@@ -11,6 +11,10 @@ in their place.
 LogStart(how='files', lsn=64)
 >>> begun(ConnectionFacts(start=70, bound=80, identity="server 1", incarnation=0, slot="shop", whole=False), None)
 LogStart(how='stream', lsn=70)
+>>> cut = LogBeginning("shop", "server 1", 0)
+>>> here = ConnectionFacts(start=0, bound=0, identity="server 1", incarnation=0, slot="shop", whole=False, since=64)
+>>> begun(here, cut)
+LogStart(how='go on', lsn=64)
 >>> begun(ConnectionFacts(start=0, bound=0, identity="server 2", incarnation=0, slot="shop", whole=True), known)
 LogStart(how='make', lsn=0)
 """
@@ -41,6 +45,8 @@ class ConnectionFacts:
     source: str = "the database"
     folder: str = "the folder"
     told: int = 0
+    since: int = 0
+    """Where the slot begins if first rows are in files and it still gives all from there on, 0 if not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +54,11 @@ class LogStart:
     """How a connection begins.
 
     stream: at a place. files: with the first rows, then at a place. make: with a slot that is yet to be made;
-    remake: the same, and one that is there may be dropped for it.
+    remake: the same, and one that is there may be dropped for it. go on: with the first rows that are missing, and a
+    slot that begins at a place.
     """
 
-    how: Literal["stream", "files", "make", "remake"]
+    how: Literal["stream", "files", "make", "remake", "go on"]
     lsn: int = 0
 
 
@@ -74,6 +81,8 @@ def begun(facts: ConnectionFacts, record: LogBeginning | None) -> LogStart:
             raise _lost(facts, record.point, f"files are missing in {facts.folder}")
     elif facts.bound:
         raise _lost(facts, facts.bound, f"{facts.folder} does not know it")
+    elif record is not None and ours and facts.since and record.incarnation == facts.incarnation:
+        return LogStart("go on", facts.since)
     return LogStart("remake" if ours else "make")
 
 

@@ -5,7 +5,8 @@ transactions make small chunks, which are decoded together; a large one lies in 
 
     INLINE     messages, with their lengths
     FILED      the lengths (little-endian, 4 bytes each) and the messages, in a file
-    SNAPSHOT   lines of CSV in a file: rows as they were at the beginning
+    SNAPSHOT   lines of CSV in a file: rows as they were at the beginning; data: the path of a file of the keys whose
+               rows are left out, if there are any
     EMPTIED    nothing: the table was truncated
     ENDED      why the table is no longer the one that was declared
 
@@ -33,6 +34,7 @@ from tidegauge.sources.database.records import INLINE, OURS, filed, joined, runs
 from tidegauge.sources.database.sequence import SEQUENCE, sequence
 from tidegauge.sources.database.values import values
 from tidegauge.sources.metadata import TIMESTAMP
+from tidegauge.sources.postgres.keys import untouched
 from tidegauge.sources.postgres.rows import SEQUENCE_BITS, ChangePlaces, changed
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
@@ -185,6 +187,10 @@ def _snapshot(
         ),
     ).combine_chunks()
     lsn, first = record["_offset"][0].as_py(), record["_first"][0].as_py()
+    numbers = first + np.arange(found.num_rows)
+    if without := record["_data"][0].as_py():
+        kept = untouched(found, without.decode())
+        found, numbers = found.filter(kept), numbers[kept.to_numpy(zero_copy_only=False)]
     made: dict[str, Any] = {}
     wrong: dict[int, ValueUnfit] = {}
     for name, kind in wanted.items():
@@ -193,7 +199,6 @@ def _snapshot(
         for row in unfit:
             shown = repr(texts[row].as_py()[:60].decode(errors="backslashreplace"))
             wrong.setdefault(row, ValueUnfit(column=name, table=table, value=shown, type=str(kind)))
-    numbers = first + np.arange(found.num_rows)
     made[OP] = pa.repeat(pa.scalar(INSERT, pa.string()), found.num_rows)
     made[SEQUENCE] = sequence(np.full(found.num_rows, lsn, np.int64), numbers, bits=SEQUENCE_BITS)
     if wrong:

@@ -49,10 +49,15 @@ class LogSender:
         with explained(self._place, self._slot):
             self._connection.execute(f'DROP_REPLICATION_SLOT "{self._slot}"'.encode())
 
-    def make(self) -> None:
-        """Begin to make the slot. The server waits until all transactions that are open now have ended."""
+    def make(self, *, kind: str = "") -> None:
+        """Begin to make the slot. The server waits until all transactions that are open now have ended.
+
+        kind: `TEMPORARY` for one that goes with the session.
+        """
         self._pg.nonblocking = 1
-        self._pg.send_query(f"CREATE_REPLICATION_SLOT \"{self._slot}\" LOGICAL pgoutput (SNAPSHOT 'export')".encode())
+        self._pg.send_query(
+            f"CREATE_REPLICATION_SLOT \"{self._slot}\" {kind} LOGICAL pgoutput (SNAPSHOT 'export')".encode()
+        )
         self._pg.flush()
         self._making = True
 

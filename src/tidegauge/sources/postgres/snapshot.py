@@ -1,61 +1,66 @@
-"""The first rows: all tables as they were at the place where the slot's stream begins, read by several connections.
+"""The first rows: all tables at one place of the log, read by several connections, and by several attempts.
 
     one session      takes the exported snapshot, locks the tables, and cuts them into ranges of pages
     the readers      take the same snapshot, and read one range after the other, each into a file of its own
 
-All of them read under the snapshot that the server exported when it made the slot; so they see what committed before
-that place, and nothing else. What committed later comes by the stream: there is no seam.
+In the first attempt all of them read under the snapshot that the server exported when it made the slot; so they see
+what committed before that place, and nothing else. What committed later comes by the stream: there is no seam.
 
-A snapshot does not protect a table from being rewritten (`VACUUM FULL`, `CLUSTER`, some kinds of `ALTER TABLE`): its
-rows would be in other pages, or not to be seen at all. So the first session holds a lock on each table that forbids
-just this, and compares the table's file with the one that it had at the place of the snapshot.
+A snapshot dies with the session that exported it, so an attempt that is cut off cannot go on under it. The next one
+takes another snapshot, at a later place P, from a slot that goes with the session; the stream will begin there. The
+ranges that are in files stay. Why the whole is the table at P, and nothing else:
 
-The rows go to files, and count only when all of them are on the disk. Until then nothing is bound, so an attempt that
-was cut off leaves nothing behind: the slot is dropped, and another one made. From then on the files *are* the rows,
-however often they are asked for.
+  1. A file has all rows that its range of pages had at some place between the slot's and P.
+  2. A row whose key is in no change between these places is the same at all of them, and in the same page, since the
+     table was not rewritten (`held.facts`). Ranges do not overlap, so it is in one file, and the same as at P.
+  3. The slot gives all these changes, for it was told nothing yet. So the other keys are known (`touched`). Their
+     rows are left out of *all* files, and read by key under the snapshot at P.
+
+A table without a key, one that was rewritten, and one with too many changes, are read anew under the snapshot at P.
+
+Nothing is bound before all of this is in files and on the disk. From then on the files *are* the rows, however often
+they are asked for.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import uuid
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
-from tidegauge.disk import make_folder, synchronise
-from tidegauge.errors.postgressource import TableRewritten
+from tidegauge.disk import synchronise
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.postgres.catalog import PublishedTable
-from tidegauge.sources.postgres.ranges import RANGE_BYTES, PageRange, page_ranges
+from tidegauge.sources.postgres.held import HeldTable, held
+from tidegauge.sources.postgres.keys import kept_keys
+from tidegauge.sources.postgres.progress import RangesPlan, RowsProgress
+from tidegauge.sources.postgres.ranges import PageRange
 from tidegauge.sources.postgres.sessions import DatabasePlace, explained, session
-from tidegauge.sources.postgres.wire import TableShape
+from tidegauge.sources.postgres.touched import touched
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg import sql
 
-__all__ = ["PIECE_BYTES", "SnapshotReading"]
+__all__ = ["PIECE_BYTES", "SnapshotReading", "SnapshotTask"]
 
 PIECE_BYTES: Final = 4 << 20
 """Bytes of CSV from which on a piece is over: what a task decodes at once."""
 _BUFFER: Final = 1 << 18
-_LOOKS: Final = 0.05
+_WAITS: Final = 0.05
 _LINGERS: Final = 2.0
 """Seconds for which a stop waits for a reader."""
-_FACTS: Final = """
-    SELECT c.relfilenode::int8, coalesce(pg_relation_filenode(c.oid), 0)::int8,
-           pg_relation_size(c.oid) / current_setting('block_size')::int8, current_setting('block_size')::int8,
-           coalesce((SELECT a.amname FROM pg_am a WHERE a.oid = c.relam), '')::text
-    FROM pg_class c WHERE c.oid = %s
-"""
+_AT_ONCE: Final = 2_000
+"""Keys whose rows are read by one statement."""
 
 
 class _GivenUp(Exception):
@@ -63,69 +68,121 @@ class _GivenUp(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _ToRead:
-    """A range of a table that is to be read into a file."""
-
-    stream: str
-    table: PublishedTable
-    columns: pa.Schema
-    pages: PageRange
-    path: Path
-
-
-class SnapshotReading:
-    """A snapshot that is being read. name: the exported one. streams: the table of each stream, and its columns.
+class SnapshotTask:
+    """The rows to read. name: of the snapshot. since: where the slot begins. at: the place of the snapshot, which is
+    a later one if an earlier attempt was cut off. streams: the table of each stream, and its columns.
 
     connections: how many read at once, beside the session that holds the tables.
     """
 
-    def __init__(
-        self,
-        place: DatabasePlace,
-        folder: SourceFolder,
-        name: str,
-        streams: Mapping[str, tuple[PublishedTable, pa.Schema]],
-        connections: int,
-    ) -> None:
+    place: DatabasePlace
+    folder: SourceFolder
+    publication: str
+    slot: str
+    name: str
+    since: int
+    at: int
+    streams: Mapping[str, tuple[PublishedTable, pa.Schema]]
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsPart:
+    """Some rows that are to be read into a file: a range of a plan, or those that have some keys."""
+
+    stream: str
+    table: HeldTable
+    pages: PageRange | None
+    keys: pa.Table | None = None
+
+    @property
+    def query(self) -> sql.Composed:
+        from psycopg import sql
+
+        pages = [] if self.pages is None else [sql.SQL(cast("Any", one)) for one in self.pages.conditions]
+        return self.table.copied([*pages, *([] if self.keys is None else [self.table.of_keys(self.keys)])])
+
+
+class SnapshotReading:
+    """A snapshot that is being read. pieces, shapes: of each stream, once the steps are done."""
+
+    def __init__(self, task: SnapshotTask) -> None:
         self.pieces: dict[str, tuple[SnapshotPiece, ...]] = {}
         self.shapes: dict[str, str] = {}
-        self._place: Final = place
-        self._folder: Final = folder
-        self._name: Final = name
-        self._connections: Final = connections
-        self._read: Final[dict[tuple[str, int], Sequence[SnapshotPiece]]] = {}
-        """The pieces of each range that was read, by its stream and its first page."""
+        self._task: Final = task
+        self._progress: Final = RowsProgress(task.folder.snapshot)
+        self._plans: dict[str, RangesPlan] = {}
+        self._by_key: Final[dict[str, list[SnapshotPiece]]] = {}
         self._stopped: Final = threading.Event()
         self._open: Final[list[psycopg.Connection[Any]]] = []
         self._failures: Final[list[BaseException]] = []
-        self.steps: Final = Steps(self._steps(streams))
+        self.steps: Final = Steps(self._steps())
 
-    def _steps(self, streams: Mapping[str, tuple[PublishedTable, pa.Schema]]) -> Generator[object, None, None]:
+    def _steps(self) -> Generator[object, None, None]:
         """Have all tables read, and wait for it a little at a time."""
-        self._folder.clear_snapshot()
-        make_folder(self._folder.snapshot)
+        task = self._task
+        if task.at == task.since:
+            task.folder.clear_snapshot()
+            self._progress.begin(task.since)
+        self._progress.tidy()
         readers: list[threading.Thread] = []
         try:
-            with session(self._place, patient=True) as connection:
+            with session(task.place, patient=True) as connection:
                 self._enter(connection)
-                todo = deque(self._held(connection, streams))
-                for number in range(min(self._connections, len(todo))):
+                tables = {one: held(connection, *what, task.place.shown) for one, what in task.streams.items()}
+                keys = yield from self._planned(tables)
+                todo = deque(self._parts(tables, keys))
+                for number in range(min(task.connections, len(todo))):
                     readers.append(
                         threading.Thread(target=self._reader, args=(todo,), name=f"rows {number}", daemon=True)
                     )
                     readers[-1].start()
                 while any(one.is_alive() for one in readers):
-                    next(one for one in readers if one.is_alive()).join(_LOOKS)
+                    next(one for one in readers if one.is_alive()).join(_WAITS)
                     yield None
         finally:
             self._end(readers)
         if self._failures:
             raise self._failures[0]
-        synchronise(self._folder.snapshot)
-        for stream, (table, columns) in streams.items():
-            self.shapes[stream] = TableShape(table.oid, table.schema, table.name, tuple(columns.names)).encoded()
-            ranges = sorted((page, found) for (of, page), found in self._read.items() if of == stream)
-            self.pieces[stream] = _numbered(itertools.chain.from_iterable(found for _, found in ranges))
+        self._finish(tables, keys)
+
+    def _planned(self, tables: Mapping[str, HeldTable]) -> Generator[object, None, dict[str, pa.Table]]:
+        """Make the plans; return of each stream that an earlier attempt read some of the keys that changed since."""
+        task, known = self._task, self._progress.found().plans
+        same = {
+            stream: known[stream]
+            for stream, table in tables.items()
+            if stream in known and known[stream].facts == table.facts and table.key and known[stream].read
+        }
+        begun = {stream: tables[stream] for stream in same}
+        keys = yield from touched(task.place, task.publication, task.slot, task.folder, begun, task.since, task.at)
+        self._plans = {
+            stream: same[stream]
+            if keys.get(stream) is not None
+            else self._progress.plan(stream, table.facts, table.ranges)
+            for stream, table in tables.items()
+        }
+        return {stream: found for stream, found in keys.items() if found is not None and found.num_rows}
+
+    def _parts(self, tables: Mapping[str, HeldTable], keys: Mapping[str, pa.Table]) -> Iterable[_RowsPart]:
+        """Yield the ranges that are missing, and the rows that have one of the keys, some at a time."""
+        for stream, table in tables.items():
+            for pages in self._plans[stream].missing:
+                yield _RowsPart(stream, table, pages)
+            for start in range(0, keys[stream].num_rows if stream in keys else 0, _AT_ONCE):
+                yield _RowsPart(stream, table, None, keys[stream].slice(start, _AT_ONCE))
+
+    def _finish(self, tables: Mapping[str, HeldTable], keys: Mapping[str, pa.Table]) -> None:
+        """Put the pieces together."""
+        folder = self._task.folder.snapshot
+        for number, (stream, table) in enumerate(tables.items()):
+            path = folder / f"{number}-{uuid.uuid4().hex[:8]}.keys"
+            without = kept_keys(keys[stream], path) if stream in keys else ""
+            read = self._plans[stream].read
+            ranges = [replace(one, without=without) for page in sorted(read) for one in read[page]]
+            self.pieces[stream] = _numbered([*ranges, *self._by_key.get(stream, [])])
+            self.shapes[stream] = table.shape
+        synchronise(folder)
 
     def _end(self, readers: Sequence[threading.Thread]) -> None:
         """See that no reader goes on."""
@@ -145,42 +202,24 @@ class SnapshotReading:
             connection.execute(sql.SQL("SET {} = 0").format(sql.Identifier(setting)))
         connection.commit()
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
-        connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(self._name)))
+        connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(self._task.name)))
 
-    def _held(
-        self, connection: psycopg.Connection[Any], streams: Mapping[str, tuple[PublishedTable, pa.Schema]]
-    ) -> list[_ToRead]:
-        """Lock all tables until the transaction is over; return the ranges to read.
-
-        Raises `TableRewritten`.
-        """
-        from psycopg import sql
-
-        found: list[_ToRead] = []
-        for number, (stream, (table, columns)) in enumerate(streams.items()):
-            name = sql.Identifier(table.schema, table.name)
-            connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(name))
-            row = connection.execute(_FACTS, (table.oid,)).fetchone()
-            then, now, pages, size, method = (0, 0, 0, 1, "") if row is None else row
-            if not then or then != now:
-                raise TableRewritten(table=str(table), source=self._place.shown)
-            ranges = page_ranges(pages if method == "heap" else 0, max(RANGE_BYTES // size, 1))
-            run = uuid.uuid4().hex[:8]
-            for one in ranges:
-                path = self._folder.snapshot / f"{number}-{one.lower}-{run}.csv"
-                found.append(_ToRead(stream, table, columns, one, path))
-        return found
-
-    def _reader(self, todo: deque[_ToRead]) -> None:
-        """Read one range after the other, until none is left."""
+    def _reader(self, todo: deque[_RowsPart]) -> None:
+        """Read one part after the other, until none is left."""
         try:
-            with session(self._place, patient=True) as connection:
+            with session(self._task.place, patient=True) as connection:
                 self._open.append(connection)
                 self._enter(connection)
                 while todo and not self._stopped.is_set():
-                    with suppress(IndexError):  # another one has taken the last
-                        one = todo.popleft()
-                        self._read[one.stream, one.pages.lower] = self._copy(connection, one)
+                    try:
+                        part = todo.popleft()
+                    except IndexError:  # another one has taken the last
+                        return
+                    pieces = self._copy(connection, part)
+                    if part.pages is None:
+                        self._by_key.setdefault(part.stream, []).extend(pieces)
+                    else:
+                        self._progress.read(self._plans[part.stream], part.pages, pieces)
         except _GivenUp:
             pass
         except BaseException as error:  # noqa: BLE001 - it is raised where the source waits for the rows
@@ -188,38 +227,35 @@ class SnapshotReading:
                 self._failures.append(error)
             self._stopped.set()
 
-    def _copy(self, connection: psycopg.Connection[Any], read: _ToRead) -> Sequence[SnapshotPiece]:
-        """Read a range into its file, which has its name when it is whole and on the disk; return its pieces."""
-        from psycopg import sql
-
-        conditions = [sql.SQL(one) for one in read.pages.conditions]
-        query = sql.SQL("COPY (SELECT {} FROM ONLY {}{}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)").format(
-            sql.SQL(", ").join(map(sql.Identifier, read.columns.names)),
-            sql.Identifier(read.table.schema, read.table.name),
-            sql.SQL(" WHERE {}").format(sql.SQL(" AND ").join(conditions)) if conditions else sql.SQL(""),
-        )
+    def _copy(self, connection: psycopg.Connection[Any], part: _RowsPart) -> Sequence[SnapshotPiece]:
+        """Read rows into a file, which has its name when it is whole and on the disk; return its pieces."""
+        path = Path(self._task.folder.snapshot, f"{uuid.uuid4().hex}.csv")
+        unfinished = path.with_suffix(".part")
         pieces: list[SnapshotPiece] = []
         start = size = count = 0
-        part = read.path.with_suffix(".part")
-        with part.open("wb", buffering=_BUFFER) as file, explained(self._place), connection.cursor() as cursor:
-            with cursor.copy(query) as copy:
+        with (
+            unfinished.open("wb", buffering=_BUFFER) as file,
+            explained(self._task.place),
+            connection.cursor() as cursor,
+        ):
+            with cursor.copy(part.query) as copy:
                 while line := copy.read():  # the server sends a row at a time
                     size += file.write(line)
                     count += 1
                     if size >= PIECE_BYTES:
-                        pieces.append(SnapshotPiece(str(read.path), start, size, count, 0))
+                        pieces.append(SnapshotPiece(str(path), start, size, count, 0))
                         start, size, count = start + size, 0, 0
                     if count % 512 == 0 and self._stopped.is_set():
                         raise _GivenUp
             if count:
-                pieces.append(SnapshotPiece(str(read.path), start, size, count, 0))
+                pieces.append(SnapshotPiece(str(path), start, size, count, 0))
             file.flush()
             os.fsync(file.fileno())
-        part.rename(read.path)
+        unfinished.rename(path)
         return pieces
 
 
-def _numbered(pieces: Any) -> tuple[SnapshotPiece, ...]:
+def _numbered(pieces: Iterable[SnapshotPiece]) -> tuple[SnapshotPiece, ...]:
     """Return pieces with the numbers of their first rows."""
     found: list[SnapshotPiece] = []
     for piece in pieces:

@@ -1,7 +1,8 @@
 """One connection to a server: checks, the first rows, and then every transaction.
 
     nothing begun          make the slot, read the snapshot under it into files: nothing is given, so nothing bound
-    the snapshot is whole  give it, at the place before the slot's first; its rows are those files from now on
+    that was cut off       read the rest under another snapshot, at a later place: see `snapshot`
+    the snapshot is whole  give it, at the place before the snapshot's; its rows are those files from now on
     bound                  begin at the frontier: what committed at or after it comes again, in the same order
 
 The frontier is one beyond the last commit that came, or further where the server says that it has sent all before.
@@ -14,6 +15,7 @@ later and not say so. It is told of nothing but what `acknowledge` says, however
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,12 +32,13 @@ from tidegauge.sources.database.folder import LogBeginning, SourceFolder
 from tidegauge.sources.database.records import together
 from tidegauge.sources.postgres.beginning import ConnectionFacts, begun
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, look
-from tidegauge.sources.postgres.checks import changed_tables, check_server, check_slot, check_tables
+from tidegauge.sources.postgres.checks import PLUGIN, changed_tables, check_server, check_slot, check_tables
 from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.gathering import Gathering
+from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.replication import LogSender, payload
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
-from tidegauge.sources.postgres.snapshot import SnapshotReading
+from tidegauge.sources.postgres.snapshot import SnapshotReading, SnapshotTask
 from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remember, remembered
 from tidegauge.sources.push.protocol import Received
 
@@ -104,7 +107,10 @@ class Replication:
         self._gathering: Gathering | None = None
         self._remembering: GivenTransactions | None = None
         self._reading: SnapshotReading | None = None
-        self._begins = False
+        self._maker: LogSender | None = None
+        """Makes the slot whose snapshot is read: the flow's own, or one that goes with its session."""
+        self._since = 0
+        """Where the flow's slot begins, if first rows were read before."""
         self._given_at = self._looked_at = time.monotonic()
         found = reader.see(patience=_LINGERS)
         self._end = found.end
@@ -161,6 +167,8 @@ class Replication:
         with suppress(Exception):
             if self._reading is not None:
                 self._reading.steps.close()
+        if self._maker is not None and self._maker is not self._sender:
+            self._maker.close()
         self._sender.close()
 
     # Where the stream begins.
@@ -178,6 +186,7 @@ class Replication:
             source=reader.place.shown,
             folder=reader.folder.path,
             told=reader.folder.told(),
+            since=self._since_of(found),
         )
         begin = begun(facts, record)
         if begin.how == "stream":
@@ -185,6 +194,8 @@ class Replication:
             self._begin(begin.lsn)
         elif begin.how == "files":
             self._check(found, begin.lsn)
+        elif begin.how == "go on":
+            self._go_on(found, begin.lsn)
         else:
             self._make(found, drop=begin.how == "remake")
 
@@ -214,6 +225,19 @@ class Replication:
 
     # The first rows.
 
+    def _since_of(self, found: CatalogLook) -> int:
+        """Return where the slot begins if first rows are in files, and it still gives everything from there on."""
+        since, slot = RowsProgress(self._reader.folder.snapshot).found().since, found.slot
+        gives = slot is not None and not slot.lost and (slot.plugin, slot.database) == (PLUGIN, found.database)
+        return since if gives and slot is not None and slot.confirmed == since else 0
+
+    def _go_on(self, found: CatalogLook, since: int) -> None:
+        """Begin to make another slot, one that goes with its session, for the sake of its snapshot."""
+        self._check(found, since)
+        self._since = since
+        self._maker = LogSender(self._reader.place, f"{self._reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
+        self._maker.make(kind="TEMPORARY")
+
     def _make(self, found: CatalogLook, *, drop: bool) -> None:
         """Begin to make the slot. drop: whether one that is there is known to be ours; nothing of it is bound."""
         reader = self._reader
@@ -231,13 +255,13 @@ class Replication:
         self._oids = {str(table): table.oid for table in found.tables}
         reader.folder.keep_stream(LogBeginning(reader.slot, self.identity, self._incarnation, oids=self._oids))
         self._sender.make()
-        self._begins = True
+        self._maker = self._sender
 
     def _first(self, until: float) -> Received | None:
         """Go on with the slot and the snapshot; return all of its rows once it is whole."""
         reader = self._reader
-        if self._begins and self._reading is None:
-            made = self._sender.made(until - time.monotonic())
+        if self._maker is not None and self._reading is None:
+            made = self._maker.made(until - time.monotonic())
             if made is None:
                 return None
             self._point, name = made
@@ -245,13 +269,20 @@ class Replication:
                 stream: (self._table(stream), reader.columns[".".join(place)])
                 for stream, place in reader.tables.items()
             }
-            self._reading = SnapshotReading(reader.place, reader.folder, name, streams, reader.connections)
+            place, folder, since = reader.place, reader.folder, self._since or self._point
+            task = SnapshotTask(
+                place, folder, reader.publication, reader.slot, name, since, self._point, streams, reader.connections
+            )
+            self._reading = SnapshotReading(task)
         if self._reading is not None:
             if not self._reading.steps.go_on(until - time.monotonic()):
                 return None
             at = time.time_ns() // 1000
             pieces, shapes = self._reading.pieces, self._reading.shapes
             self._reading = None
+            if self._maker is not None and self._maker is not self._sender:
+                self._maker.close()
+            self._maker = None
             begun_at = LogBeginning(reader.slot, self.identity, self._incarnation, self._point, at, pieces, shapes)
             reader.folder.keep_stream(replace(begun_at, oids=self._oids))
         found = reader.folder.stream()
@@ -332,6 +363,7 @@ def _snapshot(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:
                         record.shapes[stream],
                         piece.first,
                         piece.count,
+                        data=piece.without.encode(),
                         file=piece.file,
                         start=piece.start,
                         size=piece.size,
