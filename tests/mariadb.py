@@ -48,7 +48,8 @@ def program(name: str) -> str | None:
 class MariaDb:
     """A running server. `root` has no password; `ada` has `hunter2` and may follow what she may read."""
 
-    def __init__(self, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *, settings: Mapping[str, str] | None = None, copied: MariaDb | None = None) -> None:
+        """Start one; with `copied`, take the files of another that stands still, and do not start."""
         self.settings = {**SETTINGS, **(settings or {})}
         self.folder = Path(tempfile.mkdtemp(prefix="tidegauge-mariadb-"))
         self._user: dict[str, Any] = {}
@@ -57,6 +58,10 @@ class MariaDb:
             self._user = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []}
             shutil.chown(self.folder, who)
         self.port = 0
+        if copied is not None:
+            self.port = free_port()
+            self.take_over(copied.folder / "data")
+            return
         install = [program("mariadb-install-db"), "--no-defaults", f"--datadir={self.folder}/data", "--skip-test-db"]
         done = subprocess.run(
             [str(one) for one in [*install, "--auth-root-authentication-method=normal"]],
@@ -101,6 +106,13 @@ class MariaDb:
                 raise RuntimeError(f"MariaDB does not start: {(self.folder / 'log').read_text()[-2000:]}")
             with suppress(subprocess.TimeoutExpired):
                 self._shell.wait(0.02)
+
+    def take_over(self, data: Path) -> None:
+        """Take a copy of a server's files, which are there no longer or not yet."""
+        shutil.copytree(data, self.folder / "data")
+        if self._user:
+            for one in [self.folder / "data", *(self.folder / "data").rglob("*")]:
+                shutil.chown(one, self._user["user"], self._user["group"])
 
     def stop(self, *, stay: bool = False) -> None:
         """End every connection and the server; with `stay` it can be started again and has what it had."""

@@ -4,6 +4,7 @@
     stream.json    where the stream of changes begins, with the server's numbers of the tables, and the snapshot
     told.json      how far the server was told that everything is durable
     witness.json   of PostgreSQL: the last transaction before that
+    marks.json     of MariaDB: the same
     snapshot/      the rows as they were at that place, as text
     spill/         large transactions that wait for their epoch
 
@@ -131,6 +132,15 @@ class SourceFolder:
     def keep_told(self, lsn: int) -> None:
         """Keep that the server is about to be told."""
         self._write("told.json", {"before": lsn}, durable=False)
+
+    def noted(self, name: str) -> Any:
+        """Return what a source noted under the name of a file, None where it did not. Raises `ValueError`."""
+        found = self._read(name)
+        return None if found is _ABSENT else found
+
+    def note(self, name: str, said: Any, *, durable: bool) -> None:
+        """Note JSON under the name of a file. Without `durable` it outlives the process, not a power cut."""
+        self._write(name, said, durable=durable)
 
     def whole(self, record: LogBeginning) -> bool:
         """Whether all files of a snapshot are there, at least as long as they were."""

@@ -23,6 +23,7 @@ from tidegauge.sources.database.records import INLINE
 from tidegauge.sources.mysql import events
 from tidegauge.sources.mysql.chunks import FILED, INDEX, RowsChunk
 from tidegauge.sources.mysql.events import HEADER, Gtid
+from tidegauge.sources.mysql.marks import ReadTransaction
 from tidegauge.sources.mysql.shapes import shape_of
 from tidegauge.sources.mysql.statements import meaning
 
@@ -74,6 +75,10 @@ class EventGathering:
         self.reached: Final = dict(reached)
         self.size = 0
         """Bytes that have come, are committed and not taken."""
+        self.last: ReadTransaction | None = None
+        """The last whole transaction of the domain."""
+        self.open: ReadTransaction | None = None
+        """The one that is under way."""
         self._source: Final = source
         self._streams: Final = streams
         self._domain: Final = domain
@@ -101,12 +106,14 @@ class EventGathering:
     def take(self, event: bytes) -> None:
         """Take in an event without its checksum. Raises `BinlogBroken`, `BinlogUnfit`, and what a table became."""
         kind = event[4]
+        if self.open is not None and kind not in events.CONSEQUENT:
+            self.open.take(event)
         if kind in events.ROWS:
             self._rows(event, *events.ROWS[kind])
         elif kind == events.TABLE_MAP:
             self._tables[event[HEADER.size : HEADER.size + 6]] = self._table(event)
         elif kind == events.GTID:
-            self._begin(events.gtid_of(event))
+            self._begin(events.gtid_of(event), event)
         elif kind == events.XID:
             self._end()
         elif kind == events.QUERY:
@@ -118,10 +125,13 @@ class EventGathering:
         elif kind not in events.CONSEQUENT:
             raise self._unfit(f"it has an event of the type {kind}, which is not supported")
 
-    def _begin(self, gtid: Gtid) -> None:
+    def _begin(self, gtid: Gtid, event: bytes) -> None:
         if self._gtid is not None:
             raise BinlogBroken(event=f"GTID {gtid}", problem=f"{self._gtid} has not ended")
         self._gtid, self._tables, self._bytes = gtid, {}, 0
+        if gtid.domain == self._domain:
+            self.open = ReadTransaction(str(gtid), gtid.sequence)
+            self.open.take(event)
         if gtid.sequence < self.reached.get(gtid.domain, 0):
             last = self.reached[gtid.domain] - 1
             raise self._unfit(f"the numbers of its domain go back: the last one was {last}")
@@ -241,6 +251,8 @@ class EventGathering:
             self.size += sum(len(one.data) for one in chunks)
         self.reached[gtid.domain] = max(self.reached.get(gtid.domain, 0), gtid.sequence + 1)
         self._gtid, self._open = None, {}
+        if self.open is not None:
+            self.last, self.open = self.open, None
 
     def _unfit(self, problem: str) -> BinlogUnfit:
         return BinlogUnfit(gtid=str(self._gtid), source=self._source, problem=problem)

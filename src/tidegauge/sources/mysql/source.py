@@ -122,8 +122,9 @@ class MySqlSource:
 
     def connect(self, start: Frontier, bound: Bound) -> BinlogSubscription:
         """Return a subscription from a position on. See `BinlogSubscription` for what it raises."""
-        name = "/".join(self.owner or ("", ""))
-        setup = BinlogSetup(self._place, f"{name} {self._folder.path}", self._names, self._columns(), self._folder)
+        flow, called = self.owner or ("", "")
+        reader = f"{flow}/{called} {self._folder.path}"
+        setup = BinlogSetup(self._place, called, reader, self._names, self._columns(), self._folder)
         return BinlogSubscription(setup, start, bound)
 
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:

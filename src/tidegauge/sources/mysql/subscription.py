@@ -7,7 +7,8 @@
 A transaction is given whole, with all its tables, so an epoch has all of it or nothing.
 
 Invariant: the stream begins after the transactions that the frontier says, named as the server names them. So a
-server that no longer has the next ones says so.
+server that no longer has the next ones says so; and one that has others in their places is seen by the last one that
+the flow has, which is read once more (`proof`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import pyarrow as pa
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.mysqlsource import (
     BinlogPastFirstRows,
+    BinlogPurged,
+    BinlogServerAway,
     BinlogServerUnfit,
     BinlogSnapshotLost,
     BinlogTableChanged,
@@ -38,6 +41,8 @@ from tidegauge.sources.mysql.catalog import ServerLook, check_server, columns_of
 from tidegauge.sources.mysql.chunks import SNAPSHOT, RowsChunk, batch_of
 from tidegauge.sources.mysql.dump import LogStream
 from tidegauge.sources.mysql.gathering import EventGathering
+from tidegauge.sources.mysql.marks import LogMarks
+from tidegauge.sources.mysql.proof import LogProof
 from tidegauge.sources.mysql.sessions import ServerPlace, session
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
 from tidegauge.sources.push.protocol import Received
@@ -48,15 +53,18 @@ _BYTES: Final = 16 << 20
 """Bytes of changes from which on a call returns."""
 _IDLE: Final = 5.0
 """Seconds between two pieces of news that the log grew, but by nothing of these tables."""
+_PATIENCE: Final = 30.0
+"""Seconds for the transaction that is read once more: the server looks through a file of its log for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BinlogSetup:
     """What a subscription works with. tables: database and name of the table of each stream. columns: as declared.
 
-    name: tells this reader from others of the server."""
+    source: its name in the flow. name: tells this reader from others of the server."""
 
     place: ServerPlace
+    source: str
     name: str
     tables: Mapping[str, tuple[str, str]]
     columns: Mapping[str, pa.Schema]
@@ -83,18 +91,19 @@ class BinlogSubscription:
         self._start: Final = start
         self._incarnation: Final = bound.incarnation
         self._gathering: EventGathering | None = None
+        self._proof: LogProof | None = None
         self._reading: FirstRowsReading | None = None
         self._told_end = False
         self._given_to = start
         self._given_at = time.monotonic()
-        self._log: Final = LogStream(setup.place, setup.name)
+        self._log = LogStream(setup.place, setup.name)
         try:
             self._found = setup.look()
             self._end = MARIADB.parse(self._found.settings["gtid_binlog_pos"])
             settings = self._found.settings
             self.identity = f"server {settings['server_id']} {settings['server_uid']}".strip()
             if bound.identity and bound.identity != self.identity:
-                raise UpstreamRecreated(source=setup.place.shown, known=bound.identity, found=self.identity)
+                raise UpstreamRecreated(source=setup.source, known=bound.identity, found=self.identity)
             if start.less_equal(self._end) and bound.frontier.less_equal(self._end):  # else `end` tells of the loss
                 self._open(bound)
         except BaseException:
@@ -117,6 +126,7 @@ class BinlogSubscription:
         record = self._setup.folder.stream()
         if self._gathering is None or (record is not None and not MARIADB.parse(record.begins).less_equal(frontier)):
             return
+        self._marks.held(frontier[self._domain(record)])
         self._setup.folder.clear_spill(frontier[self._domain(record)])
         if record is not None and record.point and not record.done:
             self._setup.folder.keep_stream(replace(record, done=True, pieces={}))
@@ -143,7 +153,7 @@ class BinlogSubscription:
                 raise self._lost(record.begins, f"{setup.folder.path} is of another server or incarnation")
             record = None
         if self._start:
-            self._begin(self._start)
+            self._begin(self._start, self._domain(record))
         elif record is not None and record.point:
             if record.done:
                 raise BinlogPastFirstRows(source=setup.place.shown, gtid=record.begins)
@@ -160,17 +170,49 @@ class BinlogSubscription:
     def _lost(self, gtid: str, detail: str) -> BinlogSnapshotLost:
         return BinlogSnapshotLost(source=self._setup.place.shown, gtid=gtid, detail=detail)
 
-    def _begin(self, frontier: Frontier) -> None:
-        setup = self._setup
-        domain = self._domain(setup.folder.stream())
-        setup.folder.forget_spill(frontier[domain])
-        state = _state(setup.place.shown, frontier, self._found.settings["gtid_binlog_state"])
-        needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
-        self._log.start(state, needed, self._oldest())
+    def _begin(self, frontier: Frontier, domain: str, *, fresh: bool = False) -> None:
+        """Begin the stream, once its last transaction before is known to be the flow's. fresh: it has none yet."""
+        setup, before = self._setup, frontier[domain]
+        setup.folder.forget_spill(before)
+        self._marks = LogMarks(setup.folder, self._incarnation, before=0 if fresh else before)
         streams = {table: stream for stream, table in setup.tables.items()}
         shown, charsets = setup.place.shown, self._found.charsets
         self._given_to = frontier
         self._gathering = EventGathering(shown, streams, domain, frontier, charsets, setup.folder.spill)
+        mark = self._marks.last
+        earlier = Frontier({**frontier, domain: max(before - 1, 0) if mark is None else mark.sequence})
+        try:
+            self._start_log(earlier, frontier)
+            self._proof = LogProof(setup.source, domain, before, mark)
+            self._prove(self._gathering, self._proof, needed=mark is not None)
+        except (BinlogPurged, BinlogServerUnfit):  # of the earlier one alone: else it is raised again
+            self._log.close()
+            self._proof, self._log = None, LogStream(setup.place, setup.name)
+            self._start_log(frontier, frontier)
+
+    def _start_log(self, earlier: Frontier, frontier: Frontier) -> None:
+        state = _state(self._setup.place.shown, earlier, self._found.settings["gtid_binlog_state"])
+        needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
+        self._log.start(state, needed, self._oldest())
+
+    def _prove(self, gathering: EventGathering, proof: LogProof, *, needed: bool) -> None:
+        """Wait for the transaction before the first one that the flow lacks."""
+        until = time.monotonic() + _PATIENCE
+        while proof.found is None and not proof.over and time.monotonic() < until:
+            for event in self._log.events(0.1):
+                self._take(gathering, event)
+        if proof.found is not None:
+            self._marks.given(proof.found)
+        elif needed:
+            detail = f"it has not sent the last transaction that the flow has within {_PATIENCE:.0f} seconds"
+            raise BinlogServerAway(source=self._setup.place.shown, detail=detail)
+
+    def _take(self, gathering: EventGathering, event: bytes) -> None:
+        if self._proof is not None and self._proof.takes(event):
+            return
+        if self._proof is not None and self._proof.over:
+            self._proof = None
+        gathering.take(event)
 
     def _oldest(self) -> str:
         """Return where the log begins, and where it ends, for people."""
@@ -204,18 +246,20 @@ class BinlogSubscription:
             if not point:
                 detail = f"its log has no transaction of its own domain, {domain}"
                 raise BinlogServerUnfit(source=setup.place.shown, detail=detail, remedy="change any row")
-            at = time.time_ns() // 1000
-            record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, {"domain": domain})
-            setup.folder.keep_stream(record)
             with session(setup.place) as connection:  # the log goes on while rows are read
                 self._found = look(connection, [])
             self._end = self._end.join(MARIADB.parse(self._found.settings["gtid_binlog_pos"]))
+            self._begin(MARIADB.parse(gtids), domain, fresh=True)
+            at = time.time_ns() // 1000
+            record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, {"domain": domain})
+            setup.folder.keep_stream(record)
         found = setup.folder.stream()
         if found is None or not found.point:
             time.sleep(max(0.0, until - time.monotonic()))  # upstream has lost what is bound: its `end` has said so
             return None
         frontier = MARIADB.parse(found.begins)
-        self._begin(frontier)
+        if self._gathering is None:
+            self._begin(frontier, self._domain(found))
         self._end = self._end.join(frontier)
         return Received(tuple(_snapshot(found)), frontier, self._end)
 
@@ -226,7 +270,7 @@ class BinlogSubscription:
             left = until - time.monotonic()
             came = False
             for event in self._log.events(0 if gathering.chunks else min(max(left, 0), 0.1)):
-                gathering.take(event)
+                self._take(gathering, event)
                 came = True
             if gathering.chunks and (not came or gathering.size >= _BYTES or gathering.chunks >= limit or left <= 0):
                 return self._given(gathering)
@@ -245,6 +289,9 @@ class BinlogSubscription:
     def _given(self, gathering: EventGathering) -> Received:
         self._given_at = time.monotonic()
         reached = self._given_to = Frontier(gathering.reached)
+        if gathering.last is not None:
+            self._marks.given(gathering.last.mark)
+            gathering.last = None
         self._end = self._end.join(reached)
         batches = [
             (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in together(chunks)
@@ -262,6 +309,8 @@ def _state(source: str, frontier: Frontier, binlog_state: str) -> str:
     found = []
     for domain, following in sorted(frontier.items()):
         last = following - 1
+        if not last:  # all of it, from its first transaction on
+            continue
         servers = [one[2] for one in known if one is not None and one[1] == domain and int(one[3]) >= last]
         if len(servers) > 1:
             detail = f"servers {', '.join(servers)} wrote to the domain {domain} of its log after {last}, in turns"
