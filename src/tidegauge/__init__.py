@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from tidegauge.maintenance.compact import compact as compact
     from tidegauge.maintenance.compact import hold as hold
     from tidegauge.maintenance.compact import release as release
+    from tidegauge.maintenance.loading import Load as Load
+    from tidegauge.maintenance.loading import load as load
     from tidegauge.maintenance.maintain import maintain as maintain
     from tidegauge.maintenance.outputs import add as add
     from tidegauge.maintenance.outputs import drop as drop
@@ -123,6 +125,7 @@ else:
             "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",
+            "maintenance.loading": "Load load",
             "maintenance.maintain": "maintain",
             "maintenance.outputs": "add drop from_here limit pause rebuild replace unpause",
             "maintenance.recover": "recover",

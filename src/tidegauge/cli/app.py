@@ -29,6 +29,7 @@ from tidegauge.cli.frame import (
     print_view,
 )
 from tidegauge.cli.load import load_flow, parse_target, send_by_value
+from tidegauge.cli.loading import load
 from tidegauge.cli.outputs import outputs
 from tidegauge.cli.run import LiveBoard, make_engine, run_flow
 from tidegauge.cli.simulating import simulate
@@ -306,5 +307,5 @@ def trace(
             print_view(places.trace_view(found, asked))
 
 
-for command in (tables.backup, tables.recover, tables.repair, tables.verify, upkeep.maintain, simulate, tail):
+for command in (tables.backup, tables.recover, tables.repair, tables.verify, upkeep.maintain, load, simulate, tail):
     app.command()(command)

@@ -3,9 +3,9 @@
 Invariant: a file gives the bytes that were written, or an error of its source that tells the difference.
 
 >>> data = sealed({"format": 1, "batch": 7})
->>> unsealed(data, "b.json", format=1, damaged=BatchDamaged)["batch"]
+>>> unsealed(data, "b.json", formats=[1], damaged=BatchDamaged)["batch"]
 7
->>> unsealed(data[:-5], "b.json", format=1, damaged=BatchDamaged)
+>>> unsealed(data[:-5], "b.json", formats=[1], damaged=BatchDamaged)
 Traceback (most recent call last):
 tidegauge.errors.batches.BatchDamaged: TG-0684: b.json is not as it was written: its 54 bytes do not ...
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,14 +55,15 @@ def sealed(manifest: Mapping[str, Any]) -> bytes:
     return body + b"\n" + _digest(body).encode() + b"\n"
 
 
-def unsealed(data: bytes, path: str, *, format: int, damaged: Damaged) -> Any:
-    """Return the manifest that `sealed` made. Raises `damaged`, also for one of another format."""
+def unsealed(data: bytes, path: str, *, formats: Collection[int], damaged: Damaged) -> Any:
+    """Return the manifest that `sealed` made. Raises `damaged`, also for one of other formats."""
     body, _, rest = data.partition(b"\n")
     if rest != _digest(body).encode() + b"\n":
         raise damaged(path=path, detail=f"its {len(data)} bytes do not have the digest that they end with")
     said: Any = json.loads(body)
-    if said["format"] != format:
-        raise damaged(path=path, detail=f"it has format {said['format']!r}, and this version knows {format}")
+    if said["format"] not in formats:
+        known = max(formats)
+        raise damaged(path=path, detail=f"it has format {said['format']!r}, and this version knows {known}")
     return said
 
 

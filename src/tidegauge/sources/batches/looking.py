@@ -17,39 +17,47 @@ all that is bound is one chain, from the first batch that the query has written 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
 from tidegauge.errors.batches import BatchesMissing, BatchesReplaced
 from tidegauge.remap.binding import Detail
-from tidegauge.sources.batches.manifest import BatchManifest, batches_in, read_manifest
+from tidegauge.sources.batches.manifest import BatchManifest, LoadNote, batches_in, read_manifest
 
 __all__ = ["BatchChain", "Query"]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchChain:
-    """The batches up to one of them: the Spark query, its first batch, and the digest of the last manifest."""
+    """The batches up to one of them: the Spark query, its first batch, and the digest of the last manifest.
+
+    loaded: what a load has loaded. Its one batch is all of it.
+    """
 
     query_id: str
     first: int
     digest: str
+    loaded: LoadNote | None = None
 
     @staticmethod
     def of(detail: Detail) -> BatchChain:
         """Return the one that was bound."""
-        return BatchChain(str(detail["query"]), int(detail["first"]), str(detail["digest"]))
+        loaded = None
+        if "inputs" in detail:
+            loaded = LoadNote(str(detail["path"]), int(detail["inputs"]), int(detail["bytes"]))
+        return BatchChain(str(detail["query"]), int(detail["first"]), str(detail["digest"]), loaded)
 
     @staticmethod
     def to(manifest: BatchManifest) -> BatchChain:
         """Return the one that a batch ends."""
-        return BatchChain(manifest.query_id, manifest.first, manifest.digest)
+        return BatchChain(manifest.query_id, manifest.first, manifest.digest, manifest.loaded)
 
     @property
     def detail(self) -> Detail:
         """Return the facts that are bound."""
-        return {"query": self.query_id, "first": self.first, "digest": self.digest}
+        loaded = {} if self.loaded is None else asdict(self.loaded)
+        return {"query": self.query_id, "first": self.first, "digest": self.digest, **loaded}
 
     def check(self, manifest: BatchManifest, place: str, *, digest: str | None = None) -> None:
         """Raise `BatchesReplaced` for a batch of another query, or one that does not follow this digest."""
@@ -82,6 +90,8 @@ class Query:
     @staticmethod
     def of(folder: Path, known: BatchChain | None, upper: int) -> Query:
         """Look at the batches beyond `upper`. Raises `BatchesMissing`, `BatchesReplaced`, `BatchDamaged`."""
+        if known is not None and known.loaded is not None:
+            return Query(folder, known, upper, upper)  # also where the same was staged again, after it was removed
         there = batches_in(folder)
         if known is None:
             if not there:

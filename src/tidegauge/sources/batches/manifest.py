@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ from tidegauge.sources.staged import manifest_digest, sealed, unsealed
 __all__ = [
     "BatchFile",
     "BatchManifest",
+    "LoadNote",
     "batches_in",
     "check_name",
     "decoded",
@@ -55,6 +56,8 @@ __all__ = [
 ]
 
 _FORMAT: Final = 1
+_LOADS: Final = 2
+"""The format of a manifest of a load, which older versions do not read."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
 """Of a query's folder, and of a file in a batch."""
 _MANIFEST: Final = re.compile(r"([0-9]{12})\.json")
@@ -70,11 +73,21 @@ class BatchFile:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadNote:
+    """The files of a load. path: the addresses as they were given. inputs: how many files, and their size."""
+
+    path: str
+    inputs: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchManifest:
     """What a batch has.
 
     query_id: of the Spark query, from its checkpoint. first: its first batch that was written here. before: the
-    digest of the manifest of the batch before, "" for the first one.
+    digest of the manifest of the batch before, "" for the first one. loaded: of a batch that is a load, which is a
+    query of its own; its id is a digest of the loaded files.
     """
 
     query_id: str
@@ -82,6 +95,7 @@ class BatchManifest:
     batch: int
     before: str
     files: tuple[BatchFile, ...]
+    loaded: LoadNote | None = None
 
     @property
     def rows(self) -> int:
@@ -99,18 +113,21 @@ class BatchManifest:
 
     def _said(self) -> dict[str, Any]:
         files = [[file.name, file.size, file.rows] for file in self.files]
-        said = {"format": _FORMAT, "query": self.query_id, "first": self.first, "batch": self.batch}
-        return {**said, "before": self.before, "files": files}
+        form = _FORMAT if self.loaded is None else _LOADS
+        said = {"format": form, "query": self.query_id, "first": self.first, "batch": self.batch}
+        loaded = {} if self.loaded is None else {"loaded": asdict(self.loaded)}
+        return {**said, "before": self.before, "files": files, **loaded}
 
 
 def decoded(data: bytes, path: str) -> BatchManifest:
     """Return the manifest that `encode` made. Raises `BatchDamaged`, also for one of a newer version."""
-    said = unsealed(data, path, format=_FORMAT, damaged=BatchDamaged)
+    said = unsealed(data, path, formats=(_FORMAT, _LOADS), damaged=BatchDamaged)
     files = tuple(BatchFile(name, size, rows) for name, size, rows in said["files"])
     for file in files:
         if not _NAME.fullmatch(file.name):
             raise BatchDamaged(path=path, detail=f"it names a file {file.name!r}")
-    return BatchManifest(said["query"], said["first"], said["batch"], said["before"], files)
+    loaded = LoadNote(**said["loaded"]) if said["format"] == _LOADS else None
+    return BatchManifest(said["query"], said["first"], said["batch"], said["before"], files, loaded)
 
 
 def is_new(newest: BatchManifest | None, query_id: str, batch: int, *, place: str) -> bool:

@@ -44,9 +44,9 @@ from tidegauge.sources.batches.manifest import (
     read_manifest,
 )
 
-__all__ = ["check_again", "discard", "publish", "stage"]
+__all__ = ["STAGED", "check_again", "discard", "publish", "stage"]
 
-_STAGED: Final = "_staged"
+STAGED: Final = "_staged"
 _TEMPORARY: Final = "_manifest-"
 _GROUP: Final = 32 << 20
 """About how many bytes in memory become a row group."""
@@ -58,8 +58,8 @@ def stage(folder: Path, batches: Iterator[pa.RecordBatch]) -> BatchFile | None:
     first = next(filled, None)
     if first is None:
         return None
-    make_folder(folder / _STAGED)
-    path = folder / _STAGED / f"part-{uuid.uuid4().hex}.parquet"
+    make_folder(folder / STAGED)
+    path = folder / STAGED / f"part-{uuid.uuid4().hex}.parquet"
     try:
         rows = 0
         # Without Arrow's own schema: zones of sessions, large types and dictionaries are no part of the rows.
@@ -117,7 +117,7 @@ def _published(
         if files:
             make_folder(own)
             for file in files:
-                (folder / _STAGED / file.name).rename(own / file.name)
+                (folder / STAGED / file.name).rename(own / file.name)
             synchronise(own)
         made = put_new(path, manifest.encode(), beside=f"{_TEMPORARY}{uuid.uuid4().hex}")
     except FileNotFoundError:
@@ -140,7 +140,7 @@ def discard(folder: Path, files: Iterable[BatchFile]) -> None:
     """Remove files that were staged, where they are still there."""
     for file in files:
         with suppress(OSError):
-            (folder / _STAGED / file.name).unlink(missing_ok=True)
+            (folder / STAGED / file.name).unlink(missing_ok=True)
 
 
 def _sweep(folder: Path, batch: int) -> None:
@@ -149,7 +149,7 @@ def _sweep(folder: Path, batch: int) -> None:
     An attempt that does run beside it, of a driver that was given up, fails for that, and publishes nothing anyway.
     """
     with suppress(OSError):
-        shutil.rmtree(folder / _STAGED)
+        shutil.rmtree(folder / STAGED)
     with suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(_TEMPORARY):

@@ -70,7 +70,7 @@ class PollManifest:
     @staticmethod
     def decode(data: bytes, path: str) -> PollManifest:
         """Return the manifest that `encode` made. Raises `PollDamaged`, also for one of a newer version."""
-        said = unsealed(data, path, format=_FORMAT, damaged=PollDamaged)
+        said = unsealed(data, path, formats=[_FORMAT], damaged=PollDamaged)
         name, size, rows = said["file"]
         if not _FILE.fullmatch(name):
             raise PollDamaged(path=path, detail=f"it names a file {name!r}")

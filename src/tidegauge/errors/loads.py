@@ -1,0 +1,91 @@
+"""TG-0679, TG-0689, TG-0694 to TG-0699: loads of files into a flow, once. After each of them nothing was loaded."""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import TidegaugeError, Transient
+
+__all__ = [
+    "FileChangedMeanwhile",
+    "FileNotLoadable",
+    "HttpPackageMissing",
+    "LoadedAlready",
+    "LoadsNotTaken",
+    "NoSuchColumns",
+    "NothingToLoad",
+    "UrlGivesNoData",
+]
+
+
+class FileChangedMeanwhile(TidegaugeError):
+    """A file that is not the one any more that was found."""
+
+    code = "TG-0679"
+    what = "nothing was loaded: {path} has changed since it was found, {detail}"
+    cause = "somebody writes, moves or removes it"
+    remedy = "load once it is written to its end"
+
+
+class HttpPackageMissing(TidegaugeError):
+    """The package for URLs is not installed."""
+
+    code = "TG-0689"
+    what = "to load from {address} the Python package 'httpx2' is needed, which cannot be imported: {detail}"
+    cause = "the package is an extra"
+    remedy = "pip install 'tidegauge[http]'; or fetch the file yourself, and load it from a disk"
+
+
+class LoadsNotTaken(TidegaugeError):
+    """An output whose rows come from no source that takes loads, or from several."""
+
+    code = "TG-0694"
+    what = "nothing was loaded: output {output!r} takes no loads: {detail}"
+    cause = "a load goes into a BatchSource: a definite place in the flow, from which every output of it has the rows"
+    remedy = (
+        "add a source for loads, flow.source('history', tg.BatchSource('a folder', columns='...')), and write the "
+        "output from tg.union of it and the others; see the how-to 'Load history once'"
+    )
+
+
+class LoadedAlready(TidegaugeError):
+    """Files that were loaded before."""
+
+    code = "TG-0695"
+    what = "nothing was loaded: {count} of the {files} files have been loaded by {load} already, {path} first"
+    cause = "the same load was started again, or a pattern names files of an earlier load, too"
+    remedy = "nothing, if all is in; otherwise name the files that are new. Files with new content count as new"
+
+
+class NothingToLoad(TidegaugeError):
+    """Addresses that name no file, or files without a row."""
+
+    code = "TG-0696"
+    what = "nothing was loaded: {detail}"
+    cause = "the pattern is misspelt, or its files are somewhere else, or empty"
+    remedy = "give the path of a file, a pattern such as 'history/*.parquet', or an https:// URL of one file"
+
+
+class FileNotLoadable(TidegaugeError):
+    """A file that cannot be read to its end."""
+
+    code = "TG-0697"
+    what = "nothing was loaded, also of the {others} other files: {path} cannot be read: {detail}"
+    cause = "the file is damaged, of another format, or has a record or a column that does not fit the declared ones"
+    remedy = "mend the file or leave it out, or declare other columns; then load again"
+
+
+class UrlGivesNoData(Transient):
+    """A URL that does not answer with a file."""
+
+    code = "TG-0698"
+    what = "nothing was loaded: {address} gives no data: {detail}"
+    cause = "the address is wrong or wants a login, or the server or the network is in trouble"
+    remedy = "look at the address with curl -I; then load again, which does no harm"
+
+
+class NoSuchColumns(TidegaugeError):
+    """A file whose rows have a value in none of the columns."""
+
+    code = "TG-0699"
+    what = "nothing was loaded: {path} has {rows} rows with no value in any of the columns {columns}"
+    cause = "its columns have other names, or it is another file than you think: columns are found by name"
+    remedy = "declare the columns as the file has them, or name the right file"

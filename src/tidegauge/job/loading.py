@@ -1,0 +1,86 @@
+"""A task of a load: the rows of some splits become a file that is staged.
+
+Invariant: a task stages all rows of its splits, or raises; the first record that cannot be read ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.loads import FileChangedMeanwhile, FileNotLoadable, NoSuchColumns
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sources.batches.writing import stage
+from tidegauge.sources.file.once import rows_of_split
+from tidegauge.sources.file.reading import FileSplit
+from tidegauge.sources.formats.protocol import Format
+from tidegauge.sources.protocol import BadRecord
+
+__all__ = ["LoadTask", "load_tasks", "named"]
+
+_WEIGHT: Final = 64 << 20
+"""About how many bytes a task reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTask:
+    """Stages the rows of some splits in a folder. addresses: of their files, by the splits' partitions."""
+
+    splits: tuple[FileSplit, ...]
+    format: Format
+    folder: Path
+    addresses: Mapping[str, str]
+    files: int
+
+    def __call__(self) -> list[StagedFile]:
+        """Stage them. Raises `FileNotLoadable`, `FileChangedMeanwhile`, `NoSuchColumns`, `OSError`."""
+        file = stage(self.folder, chain.from_iterable(map(self._rows, self.splits)))
+        return [] if file is None else [StagedFile(file.name, file.rows, file.size, 0, 0)]
+
+    def _rows(self, split: FileSplit) -> Iterator[pa.RecordBatch]:
+        address = self.addresses[split.partition]
+        rows, values = 0, False
+
+        def refuse(bad: BadRecord) -> None:
+            detail = f"the record at {bad.position}: {bad.message}"
+            raise FileNotLoadable(path=address, others=self.files - 1, detail=detail)
+
+        try:
+            for batch in rows_of_split(split, self.format, refuse):
+                rows += batch.num_rows
+                values = values or any(column.null_count < batch.num_rows for column in batch.columns)
+                yield batch
+        except TidegaugeError as error:
+            raise named(error, split.file.path, address, files=self.files) from error
+        if rows and not values:
+            raise NoSuchColumns(path=address, rows=rows, columns=", ".join(split.schema.names))
+
+
+def named(error: TidegaugeError, path: str, address: str, *, files: int) -> TidegaugeError:
+    """Return an error of a file as that of a load. path: where it was read, if that is another place."""
+    if isinstance(error, FileNotLoadable):
+        return error
+    if isinstance(error, FileChangedMeanwhile):
+        return FileChangedMeanwhile(path=address, detail=str(error.evidence["detail"]).replace(path, address))
+    said = str(error.evidence.get("detail", error.summary)).replace(path, address)
+    return FileNotLoadable(path=address, others=files - 1, detail=said)
+
+
+def load_tasks(
+    splits: Sequence[FileSplit], *, format: Format, folder: Path, addresses: Mapping[str, str], files: int
+) -> list[LoadTask]:
+    """Deal splits out to tasks, small ones together."""
+    tasks: list[LoadTask] = []
+    held: list[FileSplit] = []
+    for split in splits:
+        if held and sum(one.weight for one in held) + split.weight > _WEIGHT:
+            tasks.append(LoadTask(tuple(held), format, folder, addresses, files))
+            held = []
+        held.append(split)
+    return [*tasks, LoadTask(tuple(held), format, folder, addresses, files)] if held else tasks

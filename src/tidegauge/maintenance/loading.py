@@ -1,0 +1,256 @@
+"""Loading files once: all of them become one epoch of an existing output, or none does.
+
+    discover ─► split ─► fetch, decode, stage in tasks ─► look again ─► one rename ─► the driver binds it
+
+A load goes into a `BatchSource` of the flow, the one from which the output has rows. There it is a partition of one
+batch, named by a digest of the files: their addresses, sizes, and ETags or contents. The driver that runs the flow,
+now or later, finds it and binds it whole. So a load needs no lease and stops nobody.
+
+Invariant: before the rename nothing of a load can be seen, after it all of it is there for good. No file is loaded
+twice into one source, also if processes are killed, and if several load at the same time.
+
+>>> type(format_of(["/in/a.parquet", "/in/b.parquet"])).__name__, type(format_of(["https://x.org/a.csv.gz"])).__name__
+('Parquet', 'Csv')
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.engine.local import LocalEngine
+from tidegauge.env import Env
+from tidegauge.errors.command import FlowNeverRan
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.loads import FileNotLoadable, LoadedAlready, LoadsNotTaken, NothingToLoad
+from tidegauge.errors.sources import UnreadableFile
+from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.job.loading import load_tasks
+from tidegauge.job.plan import Engine
+from tidegauge.looking.inspect import opened
+from tidegauge.objects.address import glob_address, is_address
+from tidegauge.sources.batches.loading import LoadFile, check_new, load_name, publish_load, staging
+from tidegauge.sources.batches.manifest import BatchFile
+from tidegauge.sources.batches.source import BatchSource
+from tidegauge.sources.file.fetching import fetch, is_url, shown_url
+from tidegauge.sources.file.once import FoundFile, check_unchanged, found_files, splits_of
+from tidegauge.sources.formats.csv import Csv
+from tidegauge.sources.formats.json import Json
+from tidegauge.sources.formats.parquet import Parquet
+from tidegauge.sources.formats.protocol import Format, as_line, as_whole
+
+__all__ = ["Load", "format_of", "load"]
+
+_FORMATS: Final[Mapping[str, type[Csv | Json | Parquet]]] = {
+    ".parquet": Parquet,
+    ".csv": Csv,
+    ".jsonl": Json,
+    ".ndjson": Json,
+    ".json": Json,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A load that is there for good, and that an epoch binds once a driver has seen it.
+
+    name: the partition of the source that it is. files, bytes: number and size. running: the driver that takes it, ""
+    while nobody drives the flow.
+    """
+
+    flow: str
+    output: str
+    source: str
+    name: str
+    files: int
+    rows: int
+    bytes: int
+    running: str
+
+    @property
+    def positions(self) -> Mapping[str, Mapping[str, int]]:
+        """What `tg.wait_for` takes, to wait until it is in every table."""
+        return {self.source: {self.name: 1}}
+
+
+def load(
+    flow: Flow,
+    output: str,
+    address: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    format: Format | None = None,
+    all_or_nothing: bool = True,
+    engine: Engine | None = None,
+    env: Env | None = None,
+) -> Load:
+    """Load files once: all rows of all files in one epoch of an output, or nothing.
+
+    The output has its rows from a `BatchSource`, or from a union with one. All outputs of that source get the rows.
+    The flow may be running.
+
+    Args:
+        flow: the flow.
+        output: the output that the rows are for.
+        address: a path or a pattern, an address in an object store, or the URL of one file; or several of them.
+        format: how to read the files. None, to tell it by their names.
+        all_or_nothing: True. A load of some of the files is one that names these files.
+        engine: whose tasks read and stage. None for threads of this process.
+        env: the world, for tests.
+
+    Raises `LoadsNotTaken`, `LoadedAlready`, `NothingToLoad`, `FileNotLoadable`, `FileChangedMeanwhile`,
+    `NoSuchColumns`, `UrlGivesNoData`, `HttpPackageMissing`, `InvalidArgument`, `UnknownName`, `OSError`, and what
+    object stores refuse. After each of them nothing is loaded.
+    """
+    if all_or_nothing is not True:
+        expected = "True: to load some of the files, name them"
+        raise InvalidArgument(parameter="all_or_nothing", value=all_or_nothing, expected=expected)
+    env = env or Env()
+    spec = flow.spec
+    name, source = _taking(spec, output)
+    addresses = _addresses(address)
+    reader = _reader(format or format_of(addresses), source.schema)
+    root = Path(str(source.path))
+    with staging(root) as folder:
+        found = _found(addresses, reader, folder)
+        inputs = [LoadFile(file.address, file.identity, file.size) for file in found]
+        check_new(root, inputs)
+        running = _check_bound(spec, name, inputs, env)
+        files = _staged(found, reader, source.schema, folder, engine)
+        check_unchanged(found)
+        if not files:
+            raise NothingToLoad(detail=f"the {len(found)} files have no rows")
+        made = publish_load(root, folder, ", ".join(map(_shown, addresses)), inputs, files)
+    return Load(
+        flow=spec.name,
+        output=output,
+        source=name,
+        name=made,
+        files=len(inputs),
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.size for file in inputs),
+        running=running,
+    )
+
+
+def _taking(spec: FlowSpec, output: str) -> tuple[str, BatchSource]:
+    """Return the source that takes the loads of an output, with its name. Raises `LoadsNotTaken`."""
+    spec.output(output)
+    if spec.following is not None:
+        detail = f"its sources are those of flow {spec.following.flow!r}, which is where to load"
+        raise LoadsNotTaken(output=output, detail=detail)
+    read = sorted(spec.origins(output))
+    takes = {name: one for name in read if isinstance(one := spec.sources[name], BatchSource)}
+    if len(takes) != 1:
+        which = f"{len(takes)} of its sources do" if takes else "none of its sources does"
+        raise LoadsNotTaken(output=output, detail=f"{which}, of {', '.join(read)}")
+    [(name, source)] = takes.items()
+    return name, source
+
+
+def _addresses(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return the addresses of a load, paths absolute. Raises `InvalidArgument`, `CredentialsInAddress`."""
+    texts = [given] if isinstance(given, str | os.PathLike) else list(given)
+    if not texts or not all(isinstance(text, str | os.PathLike) and os.fspath(text).strip() for text in texts):
+        raise InvalidArgument(parameter="address", value=given, expected="a path, a pattern or a URL, or several")
+    return [_absolute(str(os.fspath(text))) for text in texts]
+
+
+def _absolute(text: str) -> str:
+    if is_url(text):
+        shown_url(text)
+        return text
+    if is_address(text):
+        return glob_address(text)
+    if "://" in text:
+        scheme = text.partition("://")[0]
+        raise InvalidArgument(
+            parameter="address", value=f"{scheme}://...", expected="s3, gs, abfss, https, or a path"
+        )
+    return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - Path.resolve would follow links
+
+
+def _shown(address: str) -> str:
+    return shown_url(address) if is_url(address) else address
+
+
+def format_of(addresses: Sequence[str]) -> Format:
+    """Return the format that the names of files tell. Raises `InvalidArgument` where they tell none, or several."""
+    endings = {PurePosixPath(_shown(one).removesuffix(".gz")).suffix.lower() for one in addresses}
+    found = {_FORMATS.get(ending) for ending in endings}
+    if len(found) != 1 or (kind := found.pop()) is None:
+        expected = (
+            f"it given, such as format=tg.Csv(): names that end with {', '.join(sorted(endings))} do not tell it"
+        )
+        raise InvalidArgument(parameter="format", value=None, expected=expected)
+    return kind()
+
+
+def _reader(format: Format, columns: pa.Schema) -> Format:
+    """Return the format, which has the source's columns, or none of its own. Raises `InvalidArgument`."""
+    if as_line(format) is None and as_whole(format) is None:
+        raise InvalidArgument(parameter="format", value=format, expected="a format such as tg.Json(), tg.Csv()")
+    if format.schema is not None and not format.schema.equals(columns):
+        expected = f"the columns of the source that takes the load, {', '.join(map(str, columns))}, or none"
+        raise InvalidArgument(parameter="format", value=str(format.schema), expected=expected)
+    return format
+
+
+def _found(addresses: Sequence[str], format: Format, folder: Path) -> list[FoundFile]:
+    """Find the files, those of URLs by fetching them. One that several patterns name is there once."""
+    found: dict[tuple[str, str], FoundFile] = {}
+    for number, address in enumerate(addresses):
+        if is_url(address):
+            path, digest = fetch(address, folder, number)
+            [file] = found_files(str(path), format)
+            files = [replace(file, address=shown_url(address), identity=f"content {digest}")]
+        else:
+            files = found_files(address, format)
+        found |= {(file.address, file.identity): file for file in files}
+    return list(found.values())
+
+
+def _check_bound(spec: FlowSpec, source: str, inputs: Sequence[LoadFile], env: Env) -> str:
+    """Raise `LoadedAlready` for a load that an epoch binds, also where its files were removed since.
+
+    Returns who drives the flow.
+    """
+    try:
+        with opened(spec, env) as store:
+            known = store.load(spec.name).sources.get(source)
+            running = store.holder(spec.name) or ""
+    except FlowNeverRan:
+        return ""
+    name = load_name(inputs)
+    if known is not None and name in known.details:
+        raise LoadedAlready(count=len(inputs), files=len(inputs), load=name, path=min(inputs).address)
+    return str(running)
+
+
+def _staged(
+    found: Sequence[FoundFile], format: Format, columns: pa.Schema, folder: Path, engine: Engine | None
+) -> list[BatchFile]:
+    """Have tasks stage the rows of the files."""
+    addresses = {str(number): file.address for number, file in enumerate(found)}
+    try:
+        splits = splits_of(found, format, columns)
+    except UnreadableFile as error:
+        here = {file.facts.path: file.address for file in found}
+        path = str(error.evidence["path"])
+        raise FileNotLoadable(
+            path=here.get(path, path), others=len(found) - 1, detail=error.evidence["detail"]
+        ) from error
+    tasks = load_tasks(splits, format=format, folder=folder, addresses=addresses, files=len(found))
+    if not tasks:
+        return []
+    workers = engine or LocalEngine()
+    try:
+        staged = workers.work(tasks)
+    finally:
+        if engine is None:
+            workers.close()
+    return [BatchFile(file.path, file.bytes, file.rows) for files in staged for file in files]

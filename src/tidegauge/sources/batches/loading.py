@@ -1,0 +1,162 @@
+"""Loads among the batches of a `BatchSource`: files that were read once, by nobody but the load.
+
+    _loads/UUID/                what a load is staging, with a lock that goes when its process does
+    load-5c1f…/                 a load that is there: a query of one batch, named by a digest of its files
+    load-5c1f…/inputs.json      its files, each with its address and what it is known by
+
+Everything of a load, its manifest too, is staged and durable before its folder is renamed to the place where the
+source looks. That one rename is the load.
+
+Invariant: a load is there whole, or not at all, also if its process is killed. No file is in two loads:
+that is looked at under a lock, which every load takes before its rename.
+
+>>> import tempfile
+>>> import pyarrow as pa
+>>> from tidegauge.sources.batches.manifest import read_manifest
+>>> with tempfile.TemporaryDirectory() as root:
+...     with staging(Path(root)) as folder:
+...         file = stage(folder, iter([pa.record_batch({"id": [1, 2]})]))
+...         name = publish_load(Path(root), folder, "in/*.csv", [LoadFile("/in/a.csv", "5c1f", 9)], [file])
+...     name == load_name([LoadFile("/in/a.csv", "5c1f", 9)]), read_manifest(Path(root, name), 0).loaded
+(True, LoadNote(path='in/*.csv', inputs=1, bytes=9))
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from tidegauge.disk import make_folder, synchronise, write_durably
+from tidegauge.errors.batches import BatchDamaged
+from tidegauge.errors.loads import LoadedAlready
+from tidegauge.sources.batches.manifest import BatchFile, BatchManifest, LoadNote, files_of, manifest_path
+from tidegauge.sources.batches.writing import STAGED, stage
+
+__all__ = ["LoadFile", "check_new", "load_name", "publish_load", "stage", "staging"]
+
+_STAGING: Final = "_loads"
+_LOCK: Final = "lock"
+_BEGIN: Final = "load-"
+_INPUTS: Final = "inputs.json"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LoadFile:
+    """A file of a load: its address, what its content is known by, and its size in bytes."""
+
+    address: str
+    identity: str
+    size: int
+
+
+def load_name(files: Iterable[LoadFile]) -> str:
+    """Return the name of the load of these files, in whatever order."""
+    said = json.dumps([astuple(file) for file in sorted(files)]).encode()
+    return _BEGIN + blake2b(said, digest_size=16).hexdigest()
+
+
+@contextmanager
+def staging(root: Path) -> Iterator[Path]:
+    """Give a folder to stage a load in, which is gone afterwards; so are those of loads that were killed."""
+    folder = root / _STAGING / uuid.uuid4().hex
+    with _locked(root):
+        _sweep(root)
+        make_folder(folder)
+        mine = _lock(folder / _LOCK)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(mine)
+
+
+def check_new(root: Path, files: Sequence[LoadFile]) -> None:
+    """Raise `LoadedAlready` where one of the files is in a load."""
+    known = _known(root)
+    again = sorted(file for file in files if (file.address, file.identity) in known)
+    if again:
+        load = known[again[0].address, again[0].identity]
+        raise LoadedAlready(count=len(again), files=len(files), load=load, path=again[0].address)
+
+
+def publish_load(root: Path, folder: Path, path: str, inputs: Sequence[LoadFile], files: Sequence[BatchFile]) -> str:
+    """Make the staged files of a folder the load of these inputs, and return its name. Raises `LoadedAlready`.
+
+    path: the addresses, for people.
+    """
+    name = load_name(inputs)
+    whole = folder / name
+    note = LoadNote(path, len(inputs), sum(file.size for file in inputs))
+    manifest = BatchManifest(name, 0, 0, "", tuple(files), note)
+    make_folder(whole)
+    (folder / STAGED).rename(files_of(whole, 0))
+    synchronise(files_of(whole, 0))
+    write_durably(whole / _INPUTS, json.dumps([astuple(file) for file in sorted(inputs)]).encode())
+    write_durably(manifest_path(whole, 0), manifest.encode())
+    synchronise(whole)
+    with _locked(root):
+        check_new(root, inputs)
+        whole.rename(root / name)
+        synchronise(root)
+    return name
+
+
+def _known(root: Path) -> Mapping[tuple[str, str], str]:
+    """Return the files of all loads, each with its load."""
+    return {
+        (file.address, file.identity): entry.name
+        for entry in sorted(os.scandir(root), key=lambda entry: entry.name)
+        if entry.name.startswith(_BEGIN)
+        for file in _inputs(Path(entry.path))
+    }
+
+
+def _inputs(load: Path) -> list[LoadFile]:
+    path = load / _INPUTS
+    try:
+        return [LoadFile(address, identity, size) for address, identity, size in json.loads(path.read_bytes())]
+    except FileNotFoundError:
+        return []  # a query of Spark's that is called so
+    except (ValueError, TypeError) as error:
+        raise BatchDamaged(path=str(path), detail=str(error)) from error
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Be the only one who changes which loads there are."""
+    make_folder(root / _STAGING)
+    lock = _lock(root / _STAGING / _LOCK)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock(path: Path, how: int = fcntl.LOCK_EX) -> int:
+    """Return a descriptor that holds a lock, until it is closed or the process ends."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, how)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sweep(root: Path) -> None:
+    """Remove what loads have left that were killed: nobody holds their locks."""
+    for entry in os.scandir(root / _STAGING):
+        if entry.is_dir():
+            with suppress(OSError):
+                lock = _lock(Path(entry.path, _LOCK), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(entry.path, ignore_errors=True)
+                os.close(lock)
