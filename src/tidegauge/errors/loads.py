@@ -7,7 +7,7 @@ from tidegauge.errors.base import TidegaugeError, Transient
 __all__ = [
     "FileChangedMeanwhile",
     "FileNotLoadable",
-    "HttpPackageMissing",
+    "LoadNotStaged",
     "LoadedAlready",
     "LoadsNotTaken",
     "NoSuchColumns",
@@ -25,13 +25,13 @@ class FileChangedMeanwhile(TidegaugeError):
     remedy = "load once it is written to its end"
 
 
-class HttpPackageMissing(TidegaugeError):
-    """The package for URLs is not installed."""
+class LoadNotStaged(Transient):
+    """A folder that rows cannot be staged in."""
 
     code = "TG-0689"
-    what = "to load from {address} the Python package 'httpx2' is needed, which cannot be imported: {detail}"
-    cause = "the package is an extra"
-    remedy = "pip install 'tidegauge[http]'; or fetch the file yourself, and load it from a disk"
+    what = "nothing was loaded: the rows cannot be staged in {folder}: {detail}"
+    cause = "the disk is full, the folder may not be written, or it is not mounted on this machine"
+    remedy = "make room, or load on a machine that has the folder of the source, as the flow's driver has it"
 
 
 class LoadsNotTaken(TidegaugeError):
@@ -39,10 +39,11 @@ class LoadsNotTaken(TidegaugeError):
 
     code = "TG-0694"
     what = "nothing was loaded: output {output!r} takes no loads: {detail}"
-    cause = "a load goes into a BatchSource: a definite place in the flow, from which every output of it has the rows"
+    cause = "a load goes into a BatchSource, its place in the flow; other sources have rows of upstream alone"
     remedy = (
-        "add a source for loads, flow.source('history', tg.BatchSource('a folder', columns='...')), and write the "
-        "output from tg.union of it and the others; see the how-to 'Load history once'"
+        "declare history = flow.source('history', tg.BatchSource('a folder', columns='...')), and an output of a new "
+        "name and path from flow.source('all', tg.union(history, ...)), which begins with the past of the sources "
+        "that it unites; or let a FileSource find the files. See the how-to 'Load history once'"
     )
 
 
@@ -68,7 +69,7 @@ class FileNotLoadable(TidegaugeError):
     """A file that cannot be read to its end."""
 
     code = "TG-0697"
-    what = "nothing was loaded, also of the {others} other files: {path} cannot be read: {detail}"
+    what = "nothing was loaded: {path} cannot be read: {detail}"
     cause = "the file is damaged, of another format, or has a record or a column that does not fit the declared ones"
     remedy = "mend the file or leave it out, or declare other columns; then load again"
 

@@ -126,7 +126,7 @@ class HttpMissing(TidegaugeError):
     """The HTTP client is not installed."""
 
     code = "TG-0390"
-    what = "HttpSource needs the Python package 'httpx2', which cannot be imported: {detail}"
+    what = "HTTP needs the Python package 'httpx2', which cannot be imported: {detail}"
     cause = "the HTTP client is an extra"
     remedy = "pip install 'tidegauge[http]'"
 

@@ -13,12 +13,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.errors.loads import FileChangedMeanwhile, FileNotLoadable, NoSuchColumns
+from tidegauge.errors.sources import UnreadableFile
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sources.batches.writing import stage
-from tidegauge.sources.file.once import rows_of_split
+from tidegauge.sources.file.once import has_columns, rows_of_split
 from tidegauge.sources.file.reading import FileSplit
+from tidegauge.sources.formats.json import Json
+from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.formats.protocol import Format
 from tidegauge.sources.protocol import BadRecord
 
@@ -36,51 +39,57 @@ class LoadTask:
     format: Format
     folder: Path
     addresses: Mapping[str, str]
-    files: int
 
     def __call__(self) -> list[StagedFile]:
-        """Stage them. Raises `FileNotLoadable`, `FileChangedMeanwhile`, `NoSuchColumns`, `OSError`."""
+        """Stage them.
+
+        Raises `FileNotLoadable`, `FileChangedMeanwhile`, `NoSuchColumns`, what object stores refuse, and `OSError` of
+        the folder.
+        """
         file = stage(self.folder, chain.from_iterable(map(self._rows, self.splits)))
         return [] if file is None else [StagedFile(file.name, file.rows, file.size, 0, 0)]
 
     def _rows(self, split: FileSplit) -> Iterator[pa.RecordBatch]:
         address = self.addresses[split.partition]
-        rows, values = 0, False
+        rows, values = 0, not isinstance(self.format, Json | Parquet)  # a CSV has a header, which was looked at
 
         def refuse(bad: BadRecord) -> None:
             detail = f"the record at {bad.position}: {bad.message}"
-            raise FileNotLoadable(path=address, others=self.files - 1, detail=detail)
+            raise FileNotLoadable(path=address, detail=detail)
 
         try:
             for batch in rows_of_split(split, self.format, refuse):
                 rows += batch.num_rows
                 values = values or any(column.null_count < batch.num_rows for column in batch.columns)
                 yield batch
-        except TidegaugeError as error:
-            raise named(error, split.file.path, address, files=self.files) from error
-        if rows and not values:
-            raise NoSuchColumns(path=address, rows=rows, columns=", ".join(split.schema.names))
+            if rows and not values and not (isinstance(self.format, Parquet) and has_columns(split)):
+                raise NoSuchColumns(path=address, rows=rows, columns=", ".join(split.schema.names))
+        except (TidegaugeError, OSError) as error:
+            raise named(error, split.file.path, address) from error
 
 
-def named(error: TidegaugeError, path: str, address: str, *, files: int) -> TidegaugeError:
+def named(error: TidegaugeError | OSError, path: str, address: str) -> TidegaugeError:
     """Return an error of a file as that of a load. path: where it was read, if that is another place."""
-    if isinstance(error, FileNotLoadable):
-        return error
-    if isinstance(error, FileChangedMeanwhile):
+    if isinstance(error, UnreadableFile):
+        said = f"{error.evidence['detail']} ({error.evidence['problem']})"
+    elif isinstance(error, FileChangedMeanwhile):
         return FileChangedMeanwhile(path=address, detail=str(error.evidence["detail"]).replace(path, address))
-    said = str(error.evidence.get("detail", error.summary)).replace(path, address)
-    return FileNotLoadable(path=address, others=files - 1, detail=said)
+    elif isinstance(error, OSError):
+        said = brief(error)
+    else:
+        return error
+    return FileNotLoadable(path=address, detail=said.replace(path, address))
 
 
 def load_tasks(
-    splits: Sequence[FileSplit], *, format: Format, folder: Path, addresses: Mapping[str, str], files: int
+    splits: Sequence[FileSplit], *, format: Format, folder: Path, addresses: Mapping[str, str]
 ) -> list[LoadTask]:
     """Deal splits out to tasks, small ones together."""
     tasks: list[LoadTask] = []
     held: list[FileSplit] = []
     for split in splits:
         if held and sum(one.weight for one in held) + split.weight > _WEIGHT:
-            tasks.append(LoadTask(tuple(held), format, folder, addresses, files))
+            tasks.append(LoadTask(tuple(held), format, folder, addresses))
             held = []
         held.append(split)
-    return [*tasks, LoadTask(tuple(held), format, folder, addresses, files)] if held else tasks
+    return [*tasks, LoadTask(tuple(held), format, folder, addresses)] if held else tasks

@@ -25,12 +25,13 @@ import pyarrow as pa
 
 from tidegauge.engine.local import LocalEngine
 from tidegauge.env import Env
+from tidegauge.errors.base import brief
 from tidegauge.errors.command import FlowNeverRan
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.loads import FileNotLoadable, LoadedAlready, LoadsNotTaken, NothingToLoad
+from tidegauge.errors.loads import FileNotLoadable, LoadedAlready, LoadNotStaged, LoadsNotTaken, NothingToLoad
 from tidegauge.errors.sources import UnreadableFile
 from tidegauge.flow.spec import Flow, FlowSpec
-from tidegauge.job.loading import load_tasks
+from tidegauge.job.loading import load_tasks, named
 from tidegauge.job.plan import Engine
 from tidegauge.looking.inspect import opened
 from tidegauge.objects.address import glob_address, is_address
@@ -45,6 +46,9 @@ from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 
 __all__ = ["Load", "format_of", "load"]
+
+_TOLD: Final = 3
+"""How many addresses the timeline shows."""
 
 _FORMATS: Final[Mapping[str, type[Csv | Json | Parquet]]] = {
     ".parquet": Parquet,
@@ -103,7 +107,7 @@ def load(
         env: the world, for tests.
 
     Raises `LoadsNotTaken`, `LoadedAlready`, `NothingToLoad`, `FileNotLoadable`, `FileChangedMeanwhile`,
-    `NoSuchColumns`, `UrlGivesNoData`, `HttpPackageMissing`, `InvalidArgument`, `UnknownName`, `OSError`, and what
+    `NoSuchColumns`, `UrlGivesNoData`, `LoadNotStaged`, `HttpMissing`, `InvalidArgument`, `UnknownName`, and what
     object stores refuse. After each of them nothing is loaded.
     """
     if all_or_nothing is not True:
@@ -115,16 +119,20 @@ def load(
     addresses = _addresses(address)
     reader = _reader(format or format_of(addresses), source.schema)
     root = Path(str(source.path))
-    with staging(root) as folder:
-        found = _found(addresses, reader, folder)
-        inputs = [LoadFile(file.address, file.identity, file.size) for file in found]
-        check_new(root, inputs)
-        running = _check_bound(spec, name, inputs, env)
-        files = _staged(found, reader, source.schema, folder, engine)
-        check_unchanged(found)
-        if not files:
-            raise NothingToLoad(detail=f"the {len(found)} files have no rows")
-        made = publish_load(root, folder, ", ".join(map(_shown, addresses)), inputs, files)
+    before = _Before.of(spec, name, root, env)
+    try:
+        with staging(root) as folder:
+            found = _found(addresses, reader, folder)
+            inputs = [LoadFile(file.address, file.identity, file.size) for file in found]
+            check_new(root, inputs)
+            before.check(inputs)
+            files = _staged(found, reader, source.schema, folder, engine)
+            check_unchanged(found)
+            if not files:
+                raise NothingToLoad(detail=f"the {len(found)} files have no rows")
+            made = publish_load(root, folder, _told(addresses), inputs, files)
+    except OSError as error:
+        raise LoadNotStaged(folder=str(root), detail=brief(error)) from error
     return Load(
         flow=spec.name,
         output=output,
@@ -133,7 +141,7 @@ def load(
         files=len(inputs),
         rows=sum(file.rows for file in files),
         bytes=sum(file.size for file in inputs),
-        running=running,
+        running=before.running,
     )
 
 
@@ -146,8 +154,11 @@ def _taking(spec: FlowSpec, output: str) -> tuple[str, BatchSource]:
     read = sorted(spec.origins(output))
     takes = {name: one for name in read if isinstance(one := spec.sources[name], BatchSource)}
     if len(takes) != 1:
-        which = f"{len(takes)} of its sources do" if takes else "none of its sources does"
-        raise LoadsNotTaken(output=output, detail=f"{which}, of {', '.join(read)}")
+        if takes:
+            detail = f"{' and '.join(takes)} could take it: load into an output that reads one of them alone"
+        else:
+            detail = f"none of its sources does, of {', '.join(read)}"
+        raise LoadsNotTaken(output=output, detail=detail)
     [(name, source)] = takes.items()
     return name, source
 
@@ -158,6 +169,13 @@ def _addresses(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
     if not texts or not all(isinstance(text, str | os.PathLike) and os.fspath(text).strip() for text in texts):
         raise InvalidArgument(parameter="address", value=given, expected="a path, a pattern or a URL, or several")
     return [_absolute(str(os.fspath(text))) for text in texts]
+
+
+def _told(addresses: Sequence[str]) -> str:
+    """Return addresses for people, the first ones of many."""
+    more = len(addresses) - _TOLD
+    shown = ", ".join(map(_shown, addresses[:_TOLD]))
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _absolute(text: str) -> str:
@@ -201,34 +219,61 @@ def _reader(format: Format, columns: pa.Schema) -> Format:
 
 
 def _found(addresses: Sequence[str], format: Format, folder: Path) -> list[FoundFile]:
-    """Find the files, those of URLs by fetching them. One that several patterns name is there once."""
+    """Find the files, those of URLs by fetching them. One that several patterns name is there once.
+
+    Raises `InvalidArgument` for two URLs that differ in their queries alone and give the same: nobody can tell
+    whether they are one file.
+    """
     found: dict[tuple[str, str], FoundFile] = {}
-    for number, address in enumerate(addresses):
-        if is_url(address):
-            path, digest = fetch(address, folder, number)
-            [file] = found_files(str(path), format)
-            files = [replace(file, address=shown_url(address), identity=f"content {digest}")]
-        else:
-            files = found_files(address, format)
-        found |= {(file.address, file.identity): file for file in files}
+    for number, address in enumerate(dict.fromkeys(addresses)):
+        if not is_url(address):
+            found |= {(file.address, file.identity): file for file in _on_shelf(address, format)}
+            continue
+        path, digest = fetch(address, folder, number)
+        [file] = found_files(str(path), format)
+        file = replace(file, address=shown_url(address), identity=f"content {digest}")
+        if (file.address, file.identity) in found:
+            expected = "URLs of different files: two that differ after the '?' alone give the same content"
+            raise InvalidArgument(parameter="address", value=file.address, expected=expected)
+        found[file.address, file.identity] = file
     return list(found.values())
 
 
-def _check_bound(spec: FlowSpec, source: str, inputs: Sequence[LoadFile], env: Env) -> str:
-    """Raise `LoadedAlready` for a load that an epoch binds, also where its files were removed since.
-
-    Returns who drives the flow.
-    """
+def _on_shelf(pattern: str, format: Format) -> list[FoundFile]:
+    """Return the files of a pattern or of an object store. Raises `FileNotLoadable` for one that may not be read."""
     try:
-        with opened(spec, env) as store:
-            known = store.load(spec.name).sources.get(source)
-            running = store.holder(spec.name) or ""
-    except FlowNeverRan:
-        return ""
-    name = load_name(inputs)
-    if known is not None and name in known.details:
-        raise LoadedAlready(count=len(inputs), files=len(inputs), load=name, path=min(inputs).address)
-    return str(running)
+        return found_files(pattern, format)
+    except OSError as error:
+        raise FileNotLoadable(path=error.filename or pattern, detail=brief(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What the store knows before a load: the partitions of the source, and who drives the flow, "" for nobody."""
+
+    partitions: frozenset[str] = frozenset()
+    running: str = ""
+
+    @staticmethod
+    def of(spec: FlowSpec, source: str, root: Path, env: Env) -> _Before:
+        """Look. Raises `LoadNotStaged` where the source had a folder, and this machine has none."""
+        try:
+            with opened(spec, env) as store:
+                known = store.load(spec.name).sources.get(source)
+                running = store.holder(spec.name) or ""
+        except FlowNeverRan:
+            return _Before()
+        if known is None:
+            return _Before(running=str(running))
+        if known.details and not root.is_dir():
+            raise LoadNotStaged(folder=str(root), detail="it is not there, and the flow has read it")
+        return _Before(frozenset(known.details), str(running))
+
+    def check(self, inputs: Sequence[LoadFile]) -> None:
+        """Raise `LoadedAlready` for a load that an epoch binds, also where its files were removed since."""
+        name = load_name(inputs)
+        if name in self.partitions:
+            raise LoadedAlready(count=len(inputs), files=len(inputs), load=name, path=min(inputs).address)
 
 
 def _staged(
@@ -239,12 +284,9 @@ def _staged(
     try:
         splits = splits_of(found, format, columns)
     except UnreadableFile as error:
-        here = {file.facts.path: file.address for file in found}
         path = str(error.evidence["path"])
-        raise FileNotLoadable(
-            path=here.get(path, path), others=len(found) - 1, detail=error.evidence["detail"]
-        ) from error
-    tasks = load_tasks(splits, format=format, folder=folder, addresses=addresses, files=len(found))
+        raise named(error, path, {file.facts.path: file.address for file in found}.get(path, path)) from error
+    tasks = load_tasks(splits, format=format, folder=folder, addresses=addresses)
     if not tasks:
         return []
     workers = engine or LocalEngine()

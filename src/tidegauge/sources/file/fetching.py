@@ -3,39 +3,46 @@
 It is asked for once. So the rows are those of one answer, also if the server has other data a moment later.
 
 Invariant: the file has the whole body that the server announced, and no page for people: an answer that was cut
-off, a login, an error page and a circle of redirects raise `UrlGivesNoData`. No text that leaves here has the query
-of a URL, which may hold a signature.
+off, a login, an error page and a circle of redirects raise `UrlGivesNoData`, one that the disk has no room for
+`LoadNotStaged`. No text that leaves here has the query of a URL, which may hold a signature.
 
 >>> is_url("https://data.example.org/a.csv"), is_url("s3://lake/a.csv"), is_url("/lake/a.csv")
 (True, False, False)
 >>> shown_url("https://data.example.org/a.csv?token=hunter2")
 'https://data.example.org/a.csv'
->>> is_page("text/html; charset=utf-8", b""), is_page("", b"\\n <!DOCTYPE html>"), is_page("text/csv", b"id,name")
-(True, True, False)
+>>> without_queries("no answer from https://h/a?token=hunter2, nor from http://h/b")
+'no answer from https://h/a, nor from http://h/b'
 """
 
 from __future__ import annotations
 
+import logging
 import re
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.loads import HttpPackageMissing, UrlGivesNoData
+from tidegauge.errors.loads import LoadNotStaged, UrlGivesNoData
 from tidegauge.errors.objects import CredentialsInAddress
+from tidegauge.errors.polls import HttpMissing
+from tidegauge.sources.polls.asking import after_seconds, is_page, shown, unqueried
 
-__all__ = ["fetch", "is_page", "is_url", "shown_url"]
+__all__ = ["fetch", "is_url", "room_at", "shown_url", "without_queries"]
 
 _URL: Final = re.compile(r"(?i)https?://")
-_PAGE: Final = re.compile(rb"(?i)\s*<(!doctype\s+html|html)\b")
-_PAGES: Final = ("text/html", "application/xhtml+xml")
+_URLS: Final = re.compile(r"(?i)https?://[^\s'\"<>]*[^\s'\"<>,.;:)]")
 _SECONDS: Final = 30
 """How long the server may take to begin, or to go on."""
 _CHUNK: Final = 1 << 20
 _OK: Final = 200
 _REDIRECTS: Final = 10
+_KEPT: Final = 4 << 30
+"""Bytes of a large disk that are left free, for the flows that stage there; of a small one a twentieth."""
 
 
 def is_url(text: str) -> bool:
@@ -49,61 +56,81 @@ def shown_url(url: str) -> str:
     if "@" in parts.netloc:
         raise CredentialsInAddress(scheme=parts.scheme)
     if not parts.hostname:
-        raise InvalidArgument(parameter="address", value=url, expected="a URL with a host")
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+        raise InvalidArgument(parameter="address", value=shown(url), expected="a URL with a host")
+    return shown(url)
 
 
-def is_page(kind: str, begin: bytes) -> bool:
-    """Whether a body is a page for people, by its Content-Type and the bytes that it begins with."""
-    return kind.partition(";")[0].strip().lower() in _PAGES or _PAGE.match(begin) is not None
+def without_queries(text: str) -> str:
+    """Return a text with the URLs in it shown alone."""
+    return _URLS.sub(lambda found: shown(found[0]), text)
 
 
-def fetch(url: str, folder: Path, number: int) -> tuple[Path, str]:
+def room_at(folder: Path) -> int:
+    """Return how many bytes may be fetched into a folder."""
+    disk = shutil.disk_usage(folder)
+    return disk.free - min(_KEPT, disk.total // 20)
+
+
+def fetch(url: str, folder: Path, number: int, *, room: Callable[[Path], int] = room_at) -> tuple[Path, str]:
     """Fetch what a URL gives into a file of a folder; return the file and a digest of its content.
 
     The file keeps the endings of the URL's name: they tell the format and the compression. Raises `UrlGivesNoData`,
-    `HttpPackageMissing`, `OSError`.
+    `LoadNotStaged`, `HttpMissing`, `OSError`.
     """
     try:
         import httpx2
     except ImportError as error:
-        raise HttpPackageMissing(address=shown_url(url), detail=str(error)) from None
-    packed = urlsplit(url).path.endswith(".gz")
+        raise HttpMissing(detail=str(error)) from None
+    logging.getLogger(httpx2.__name__).addFilter(unqueried)
     path = folder / f"{number:06}{''.join(PurePosixPath(urlsplit(url).path).suffixes[-2:])}"
-    digest = blake2b(digest_size=16)
     headers = {"Accept-Encoding": "identity"}
     try:
         with (
             httpx2.Client(follow_redirects=True, max_redirects=_REDIRECTS, timeout=_SECONDS) as client,
             client.stream("GET", url, headers=headers) as answer,
-            path.open("wb") as out,
         ):
             _check(url, answer)
-            first = True
-            # A server may say of a file with the ending `.gz` that this is its encoding.
-            for data in answer.iter_raw(_CHUNK) if packed else answer.iter_bytes(_CHUNK):
-                if first and is_page(answer.headers.get("Content-Type", ""), data):
-                    raise UrlGivesNoData(address=shown_url(url), detail="it answers with a page for people, in HTML")
-                first = False
-                digest.update(data)
-                out.write(data)
+            return path, _kept(url, answer, path, room)
     except httpx2.TooManyRedirects:
-        detail = f"it leads on from one address to another, more than {_REDIRECTS} times"
-        raise UrlGivesNoData(address=shown_url(url), detail=detail) from None
+        raise _no_data(url, f"it leads on from one address to another, more than {_REDIRECTS} times") from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        detail = f"{type(error).__name__}: {str(error).replace(url, shown_url(url))}"
-        raise UrlGivesNoData(address=shown_url(url), detail=detail) from None
-    return path, digest.hexdigest()
+        detail = " ".join(without_queries(str(error)).split())
+        raise _no_data(url, f"{type(error).__name__}: {detail[:200]}") from None
+
+
+def _kept(url: str, answer: Any, path: Path, room: Callable[[Path], int]) -> str:
+    """Write the body of an answer, and return its digest."""
+    digest, size, free = blake2b(digest_size=16), 0, room(path.parent)
+    announced = answer.headers.get("Content-Length", "")
+    _check_room(url, path, int(announced) if announced.isdigit() else 0, free)
+    # A server may say of a file with the ending `.gz` that this is its encoding.
+    packed = path.suffix == ".gz"
+    with path.open("wb") as out:
+        for data in answer.iter_raw(_CHUNK) if packed else answer.iter_bytes(_CHUNK):
+            if not size and is_page(answer.headers.get("Content-Type", ""), data):
+                raise _no_data(url, "it answers with a page for people, in HTML")
+            size += len(data)
+            _check_room(url, path, size, free)
+            digest.update(data)
+            out.write(data)
+    return digest.hexdigest()
+
+
+def _check_room(url: str, path: Path, size: int, free: int) -> None:
+    if size > free:
+        detail = f"{shown_url(url)} gives {size} bytes or more, and there is room for {max(0, free)}"
+        raise LoadNotStaged(folder=str(path.parent), detail=detail)
 
 
 def _check(url: str, answer: Any) -> None:
     """Raise `UrlGivesNoData` for an answer without a file."""
-    detail = ""
     if urlsplit(url).scheme.lower() == "https" and answer.url.scheme != "https":
-        detail = "it leads to an address without encryption"
-    elif answer.status_code != _OK:
+        raise _no_data(url, "it leads to an address without encryption")
+    if answer.status_code != _OK:
         detail = f"it answers {answer.status_code} {answer.reason_phrase}".rstrip()
-        if after := answer.headers.get("Retry-After"):
-            detail += f", to be tried again after {after[:40]}"
-    if detail:
-        raise UrlGivesNoData(address=shown_url(url), detail=detail)
+        after = after_seconds(answer.headers.get("Retry-After", ""), now=datetime.now(UTC))
+        raise _no_data(url, f"{detail}, to be asked again after {after:.0f} seconds" if after else detail)
+
+
+def _no_data(url: str, detail: str) -> UrlGivesNoData:
+    return UrlGivesNoData(address=shown_url(url), detail=detail)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tidegauge.errors.loads import FileChangedMeanwhile, NothingToLoad
 from tidegauge.errors.sources import ShortRead
@@ -38,11 +39,11 @@ from tidegauge.sources.file.disk import DISK
 from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, open_known
 from tidegauge.sources.file.listing import listed, literally, printable
 from tidegauge.sources.file.planning import LOST, planned
-from tidegauge.sources.file.reading import FileSplit, batches
+from tidegauge.sources.file.reading import FileSplit, batches, opened
 from tidegauge.sources.formats.protocol import Format, as_line, is_whole
 from tidegauge.sources.protocol import OnBadRecord, Split
 
-__all__ = ["FoundFile", "check_unchanged", "found_files", "rows_of_split", "splits_of"]
+__all__ = ["FoundFile", "check_unchanged", "found_files", "has_columns", "rows_of_split", "splits_of"]
 
 SPLIT_BYTES: Final = 64 << 20
 
@@ -177,3 +178,9 @@ def rows_of_split(split: FileSplit, format: Format, on_bad_record: OnBadRecord) 
         yield from batches(split, format=format, metadata=False, on_bad_record=on_bad_record)
     except (*LOST, ShortRead) as error:
         raise FileChangedMeanwhile(path=split.file.path, detail=error.summary) from error
+
+
+def has_columns(split: FileSplit) -> bool:
+    """Whether the Parquet file of a split has any of the columns."""
+    with opened(split, DISK) as (_path, stream):
+        return not set(pq.ParquetFile(stream).schema_arrow.names).isdisjoint(split.schema.names)

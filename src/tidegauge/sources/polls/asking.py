@@ -17,6 +17,7 @@ host and path: the rest may be a secret.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +28,19 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from tidegauge.remap.fromtime import SourceState
 
-__all__ = ["BODY", "ETAG", "MODIFIED", "HttpState", "after_seconds", "next_link", "same_origin", "shown", "state_of"]
+__all__ = [
+    "BODY",
+    "ETAG",
+    "MODIFIED",
+    "HttpState",
+    "after_seconds",
+    "is_page",
+    "next_link",
+    "same_origin",
+    "shown",
+    "state_of",
+    "unqueried",
+]
 
 ETAG: Final = "odf/etag"
 MODIFIED: Final = "odf/last-modified"
@@ -136,6 +149,24 @@ def same_origin(one: str, other: str) -> bool:
 def _origin(address: str) -> Any:
     parts = urlsplit(address)
     return parts.scheme.lower(), parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme.lower())
+
+
+def is_page(kind: str, begin: bytes) -> bool:
+    """Whether a body is a page for people, by its Content-Type and the bytes that it begins with.
+
+    >>> is_page("text/html; charset=utf-8", b""), is_page("", b"\\n <!DOCTYPE html>"), is_page("text/csv", b"id,name")
+    (True, True, False)
+    """
+    head = begin[:512].lstrip().lower()
+    html = kind.partition(";")[0].strip().lower() in ("text/html", "application/xhtml+xml")
+    return html or head.startswith((b"<!doctype html", b"<html"))
+
+
+def unqueried(record: logging.LogRecord) -> bool:
+    """Let a client log its requests without their queries, which may have secrets: a filter of its logger."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(shown(str(one)) if type(one).__name__ == "URL" else one for one in record.args)
+    return True
 
 
 def shown(address: str) -> str:

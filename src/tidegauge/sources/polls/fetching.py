@@ -33,12 +33,14 @@ from tidegauge.sources.polls.asking import (
     ETAG,
     HttpState,
     after_seconds,
+    is_page,
     next_link,
     opaque,
     same_origin,
     shown,
     state_of,
     told,
+    unqueried,
 )
 from tidegauge.sources.polls.bodies import member, rows_in
 from tidegauge.sources.polls.poller import Brought
@@ -147,10 +149,7 @@ class HttpFetch:
         return (following, {}) if following else None
 
     def _rows(self, page: _Page) -> pa.Table:
-        kind = page.headers.get("content-type", "").partition(";")[0].strip().lower()
-        head = page.body[:512].lstrip().lower()
-        html = kind in ("text/html", "application/xhtml+xml") or head.startswith((b"<!doctype html", b"<html"))
-        if html and not isinstance(self.format, Raw | Text):
+        if is_page(page.headers.get("content-type", ""), page.body) and not isinstance(self.format, Raw | Text):
             raise self._unlike("it is a page of HTML")
         schema = self.format.schema
         assert schema is not None  # noqa: S101 - checked when the source was made
@@ -195,7 +194,7 @@ class HttpFetch:
 
     def _client(self) -> Any:
         if not self._kept:
-            logging.getLogger(self.client.__name__).addFilter(_without_queries)
+            logging.getLogger(self.client.__name__).addFilter(unqueried)
             made = self.client.Client(
                 follow_redirects=True,
                 max_redirects=REDIRECTS,
@@ -223,13 +222,6 @@ class HttpFetch:
         kind = str(self.format.describe().get("format", type(self.format).__name__))
         said = " ".join(str(problem).split())[:_SHOWN]
         return HttpUnlike(source=self.source, url=shown(self.url), format=kind, problem=said)
-
-
-def _without_queries(record: logging.LogRecord) -> bool:
-    """Let the client log its requests without their queries, which may have secrets."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(shown(str(one)) if type(one).__name__ == "URL" else one for one in record.args)
-    return True
 
 
 def _of_another(page: _Page, state: HttpState | None) -> bool:
