@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 __all__ = ["Answer", "Served", "served"]
@@ -61,8 +63,8 @@ class Served:
 
 
 @contextlib.contextmanager
-def served() -> Iterator[Served]:
-    """Serve on a free port until the end of the block."""
+def served(certificate: Path | None = None) -> Iterator[Served]:
+    """Serve on a free port until the end of the block. certificate: a file with it and its key, for https."""
     this = Served()
 
     class Handler(BaseHTTPRequestHandler):
@@ -106,7 +108,11 @@ def served() -> Iterator[Served]:
             pass
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        this.url = f"http://127.0.0.1:{server.server_port}"
+        this.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
+        if certificate:
+            secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            secured.load_cert_chain(certificate)
+            server.socket = secured.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
         thread.start()
         try:

@@ -1,0 +1,168 @@
+"""URLs that are loaded once: whatever a server does, all of its file is loaded, or nothing, and no secret is told."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.maintenance.test_loading_once import rows, shop, staged
+from tests.sources.polls.server import Answer, Asked, Served, served
+
+import tidegauge as tg
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.loads import FileNotLoadable, LoadedAlready, LoadNotStaged, UrlGivesNoData
+from tidegauge.errors.objects import CredentialsInAddress
+from tidegauge.sources.file.fetching import fetch
+
+SECRET = "hunter2hunter2"
+LINES = b'{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n'
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    with served() as server:
+        yield server
+
+
+@pytest.fixture
+def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """A server with a certificate that the process trusts."""
+    both = tmp_path / "both.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    subprocess.run([*command, "-keyout", both, "-out", tmp_path / "ca.pem"], check=True, capture_output=True)
+    with both.open("a") as file:
+        file.write((tmp_path / "ca.pem").read_text())
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with served(both) as server:
+        yield server
+
+
+def parquet(*numbers: int) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"id": numbers, "name": ["a"] * len(numbers)}), out)
+    return out.getvalue()
+
+
+def test_files_of_urls_are_loaded_together_and_once_and_asked_for_once(tmp_path: Path, secure: Served) -> None:
+    bodies = {"/a.parquet": parquet(1, 2), "/b.parquet": parquet(3)}
+    secure.answer = lambda asked: Answer(bodies[asked.path.partition("?")[0]])
+    flow = shop(tmp_path)
+    done = tg.load(flow, "orders", [f"{secure.url}{path}?X-Signature={SECRET}" for path in bodies])
+    assert (done.files, done.rows, secure.gets) == (2, 3, 2)
+    assert rows(flow) == [(1, 0), (2, 0), (3, 0)]
+    [piece] = [one for one in tg.explain(flow, 0).slices if one.source == "history"]
+    assert piece.detail["path"] == f"{secure.url}/a.parquet, {secure.url}/b.parquet"
+    with pytest.raises(LoadedAlready, match=f"{secure.url}/a.parquet first"):
+        tg.load(flow, "orders", f"{secure.url}/a.parquet?X-Signature=another")
+    assert all(SECRET.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_what_a_server_packs_is_unpacked_once(tmp_path: Path, server: Served) -> None:
+    packed = gzip.compress(LINES)
+    flow = shop(tmp_path)
+    server.says(packed, content_encoding="gzip")
+    tg.load(flow, "orders", f"{server.url}/day.jsonl")
+    assert rows(flow) == [(1, 0), (2, 0)]
+    tg.load(flow, "orders", f"{server.url}/day.jsonl.gz")
+    server.says(packed)
+    with pytest.raises(LoadedAlready):
+        tg.load(flow, "orders", f"{server.url}/day.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(LINES, length=999), "RemoteProtocolError: peer closed connection without"),
+        (Answer(LINES, length=-1), "RemoteProtocolError: peer closed connection without"),
+        (Answer(b"<html>log in</html>", headers={"Content-Type": "application/json"}), "a page for people, in HTML"),
+        (Answer(LINES, headers={"Content-Type": "text/html"}), "a page for people, in HTML"),
+        (Answer(b"no", status=404), "it answers 404 Not Found"),
+        (Answer(LINES, status=206), "it answers 206 Partial Content"),
+        (Answer(b"", status=503, headers={"Retry-After": "120"}), "503 .*, to be asked again after 120 seconds"),
+        (Answer(b"", status=302, headers={"Location": f"/x?token={SECRET}"}), "leads on .* more than 10 times"),
+        (Answer(b"", status=302, headers={"Location": f"http://127.0.0.1:9/x?t={SECRET}"}), "ConnectError"),
+        (Answer(b"", status=302, headers={"Location": f"ftp://h/x?t={SECRET}"}), "UnsupportedProtocol"),
+        (Answer(b"not gzip", headers={"Content-Encoding": "gzip"}), "DecodingError"),
+    ],
+)
+def test_an_answer_that_is_no_file_is_named_and_leaves_nothing(
+    tmp_path: Path, server: Served, caplog: pytest.LogCaptureFixture, answer: Answer, said: str
+) -> None:
+    server.answer = lambda asked: Answer(LINES) if asked.path == "/good.jsonl" else answer
+    flow = shop(tmp_path)
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(UrlGivesNoData, match=said) as told:
+        tg.load(flow, "orders", [f"{server.url}/good.jsonl", f"{server.url}/bad.jsonl?token={SECRET}"])
+    assert f"{server.url}/bad.jsonl gives no data" in str(told.value)
+    assert SECRET not in str(told.value)
+    assert SECRET not in "".join(record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG)
+    assert staged(tmp_path) == ["lock"]
+    assert rows(flow) == []
+
+
+def test_a_redirect_is_followed_but_not_out_of_encryption(tmp_path: Path, secure: Served, server: Served) -> None:
+    server.says(LINES)
+    flow = shop(tmp_path)
+
+    def leads(asked: Asked) -> Answer:
+        there = f"{server.url}/a.jsonl" if asked.path == "/open.jsonl" else "/there"
+        return Answer(LINES) if asked.path == "/there" else Answer(status=302, headers={"Location": there})
+
+    secure.answer = leads
+    with pytest.raises(UrlGivesNoData, match="leads to an address without encryption"):
+        tg.load(flow, "orders", f"{secure.url}/open.jsonl")
+    tg.load(flow, "orders", f"{secure.url}/latest.jsonl")
+    assert rows(flow) == [(1, 0), (2, 0)]
+
+
+def test_a_server_that_nobody_vouches_for_is_refused(
+    tmp_path: Path, secure: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secure.says(LINES)
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with pytest.raises(UrlGivesNoData, match="CERTIFICATE_VERIFY_FAILED"):
+        tg.load(shop(tmp_path), "orders", f"{secure.url}/a.jsonl")
+
+
+def test_a_body_without_room_is_refused_before_it_is_there_or_once_it_is_too_much(
+    tmp_path: Path, server: Served
+) -> None:
+    server.says(LINES, length=1 << 60)
+    flow = shop(tmp_path)
+    with pytest.raises(LoadNotStaged, match=f"a.jsonl gives {1 << 60} bytes or more, and there is room for"):
+        tg.load(flow, "orders", f"{server.url}/a.jsonl?token={SECRET}")
+    assert staged(tmp_path) == ["lock"]
+    server.says(bytes(3 << 20), content_encoding="identity", length=-1)
+    with pytest.raises(LoadNotStaged, match="and there is room for 1048577"):
+        fetch(f"{server.url}/b.jsonl", tmp_path, 0, room=lambda _folder: (1 << 20) + 1)
+    assert (tmp_path / "000000.jsonl").stat().st_size == 1 << 20
+
+
+def test_a_corrupt_body_is_named_by_its_url(tmp_path: Path, server: Served) -> None:
+    server.says(parquet(1)[:-9])
+    with pytest.raises(FileNotLoadable, match=f"{server.url}/a.parquet cannot be read") as told:
+        tg.load(shop(tmp_path), "orders", f"{server.url}/a.parquet?token={SECRET}")
+    assert SECRET not in str(told.value)
+    assert str(tmp_path) not in str(told.value)
+    assert staged(tmp_path) == ["lock"]
+
+
+def test_logins_in_urls_and_urls_of_one_content_are_refused(tmp_path: Path, server: Served) -> None:
+    server.says(LINES)
+    flow = shop(tmp_path)
+    with pytest.raises(CredentialsInAddress) as told:
+        tg.load(flow, "orders", f"https://tide:{SECRET}@127.0.0.1/a.jsonl")
+    assert SECRET not in str(told.value)
+    with pytest.raises(InvalidArgument, match="differ after the"):
+        tg.load(flow, "orders", [f"{server.url}/a.jsonl?day=1", f"{server.url}/a.jsonl?day=2"])
+    with pytest.raises(InvalidArgument, match="s3, gs, abfss, https, or a path"):
+        tg.load(flow, "orders", f"ftp://tide:{SECRET}@h/a.jsonl")
+    assert server.gets == 2
