@@ -20,6 +20,7 @@ on a disk is known by a digest of all its bytes, and until it is read nothing of
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +31,10 @@ from typing import Any, BinaryIO, Final, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.loads import FileChangedMeanwhile, NothingToLoad
-from tidegauge.errors.sources import ShortRead
+from tidegauge.errors.objects import ObjectOverwritten
+from tidegauge.errors.sources import FileGone, ShortRead
 from tidegauge.objects.address import is_address
 from tidegauge.objects.client import at_once
 from tidegauge.remap.binding import Bound, Slice
@@ -81,7 +84,8 @@ def found_files(pattern: str, format: Format) -> list[FoundFile]:
     if here.passed_over:
         raise NothingToLoad(detail="; ".join(here.passed_over[:3]))
     if not here.files:
-        detail = f"no file matches {printable(pattern)!r}{literally(pattern)}"
+        hint = literally(pattern) if glob.escape(pattern) != pattern else ""
+        detail = f"no file matches {printable(pattern)!r}{hint}"
         raise NothingToLoad(detail=detail)
     return list(at_once(_OnDisk(format), [path for path, _status in here.files]))
 
@@ -145,7 +149,10 @@ def splits_of(files: Sequence[FoundFile], format: Format, schema: pa.Schema) -> 
     details = {str(number): file.facts.detail() for number, file in enumerate(files) if file.size or not lines}
     slices = [Slice("load", 0, key, 0, files[int(key)].size) for key in details]
     by_number = _Pinned(Bound(details=details), many=any(file.facts.etag for file in files))
-    found: list[Split] = planned(slices, by_number, schema=schema, format=format, size=SPLIT_BYTES)
+    try:
+        found: list[Split] = planned(slices, by_number, schema=schema, format=format, size=SPLIT_BYTES)
+    except LOST as error:  # an object is asked for when its first byte is
+        raise _changed(error) from error
     return [split for split in found if isinstance(split, FileSplit)]
 
 
@@ -165,7 +172,7 @@ class _Pinned:
         try:
             path, stream = open_known(facts, lower=piece.lower, upper=piece.upper)
         except LOST as error:
-            raise FileChangedMeanwhile(path=facts.path, detail=error.summary) from error
+            raise _changed(error) from error
         return replace(facts, path=path), stream
 
     def each(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
@@ -177,7 +184,16 @@ def rows_of_split(split: FileSplit, format: Format, on_bad_record: OnBadRecord) 
     try:
         yield from batches(split, format=format, metadata=False, on_bad_record=on_bad_record)
     except (*LOST, ShortRead) as error:
-        raise FileChangedMeanwhile(path=split.file.path, detail=error.summary) from error
+        raise _changed(error) from error
+
+
+def _changed(error: TidegaugeError) -> FileChangedMeanwhile:
+    """Return what an error of a pinned file means here."""
+    path = str(error.evidence["path"])
+    if isinstance(error, FileGone):
+        return FileChangedMeanwhile(path=path, detail="it is gone")
+    detail = "another object has its key" if isinstance(error, ObjectOverwritten) else error.summary
+    return FileChangedMeanwhile(path=path, detail=detail)
 
 
 def has_columns(split: FileSplit) -> bool:
