@@ -246,3 +246,41 @@ def test_a_file_that_is_written_while_it_is_loaded_is_refused(tmp_path: Path) ->
     with pytest.raises(FileChangedMeanwhile, match=r"a\.jsonl has changed since it was found, while it was read"):
         tg.load(flow, "orders", tmp_path / "a.jsonl", engine=Meanwhile())
     assert staged(tmp_path) == ["lock"]
+
+
+def test_a_task_that_stages_on_another_disk_is_told_and_one_that_is_done_twice_counts_once(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2)
+    flow = shop(tmp_path)
+
+    class Elsewhere(tg.LocalEngine):
+        def work(self, tasks: Any) -> Any:
+            done = super().work(tasks)
+            next((tmp_path / "loads").rglob("part-*")).rename(tmp_path / "elsewhere")
+            return done
+
+    class Twice(tg.LocalEngine):
+        def work(self, tasks: Any) -> Any:
+            super().work(tasks)
+            return super().work(tasks)
+
+    with pytest.raises(LoadNotStaged, match="a task has staged it, maybe on a disk of its own"):
+        tg.load(flow, "orders", tmp_path / "in" / "*.parquet", engine=Elsewhere())
+    assert staged(tmp_path) == ["lock"]
+    done = tg.load(flow, "orders", tmp_path / "in" / "*.parquet", engine=Twice())
+    assert len(list((tmp_path / "loads" / done.name).rglob("part-*"))) == 1
+    assert [n for n, _ in rows(flow)] == [1, 2, 11, 12]
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_so_is_a_link_to_nothing(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    flow = shop(tmp_path)
+    (tmp_path / "loads").write_text("no folder")
+    with pytest.raises(LoadNotStaged, match=r"the rows cannot be staged in .*loads"):
+        tg.load(flow, "orders", tmp_path / "in" / "*.parquet")
+    (tmp_path / "loads").unlink()
+    (tmp_path / "a.csv").symlink_to("a.csv")
+    with pytest.raises(NothingToLoad, match=r"no file matches '[^']*a\.csv'\n"):
+        tg.load(flow, "orders", tmp_path / "a.csv")
+    (tmp_path / "a[1].csv").touch()
+    with pytest.raises(NothingToLoad, match=r"a file of that very name: write '[^']*a\[\[\]1\]\.csv'"):
+        tg.load(flow, "orders", tmp_path / "a[1].csv")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from tidegauge.env import Env
@@ -27,6 +28,8 @@ from tidegauge.maintenance.resume import leased
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.protocol import OutputId, job_mark
 from tidegauge.sinks.upkeep import Maintainable, Pack, Remnant, Upkeep
+from tidegauge.sources.batches.loading import sweep
+from tidegauge.sources.batches.source import BatchSource
 
 __all__ = ["Maintained", "MaintainedOutput", "maintain", "maintain_until"]
 
@@ -81,8 +84,8 @@ def maintain(
 ) -> Maintained:
     """Pack small files of the flow's tables, remove files that nothing names, and keep their logs short.
 
-    The flow may be running, here or elsewhere. Call it as often as you like: a row is written again about as often as
-    the logarithm of its table's size says, whenever you call it.
+    What killed loads have staged is removed, too. The flow may be running, here or elsewhere. Call it as often as you
+    like: a row is written again about as often as the logarithm of its table's size says, whenever you call it.
 
     Args:
         flow: the flow that writes the tables.
@@ -105,6 +108,8 @@ def maintain(
             raise UnknownName(kind="output", name=name, known=sorted(spec.outputs))
         if not isinstance(spec.outputs[name].sink, Maintainable):
             raise NotMaintained(output=name, kind=_kind(spec, name))
+    if not dry_run:
+        _sweep(spec)
     with opened(spec, env) as store:
         keeper = _Keeper(spec, store, store.load(spec.name), env, retention, dry_run=dry_run, over=lambda: False)
         names = dict.fromkeys(spec.outputs if outputs is None else outputs)
@@ -114,9 +119,18 @@ def maintain(
 def maintain_until(flow: Flow, over: Callable[[], bool], *, env: Env) -> Maintained:
     """Maintain all outputs, and begin nothing more once it is over."""
     spec = flow.spec
+    _sweep(spec)
     with opened(spec, env) as store:
         keeper = _Keeper(spec, store, store.load(spec.name), env, None, dry_run=False, over=over)
         return Maintained(spec.name, tuple(keeper.output(name) for name in spec.outputs if not over()), dry_run=False)
+
+
+def _sweep(spec: FlowSpec) -> None:
+    """Remove what loads have staged that were killed."""
+    for source in spec.sources.values():
+        if isinstance(source, BatchSource):
+            with suppress(OSError):  # a disk that is away has time
+                sweep(Path(source.path))
 
 
 class _Keeper:

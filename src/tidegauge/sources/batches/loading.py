@@ -31,6 +31,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
+from errno import ENOENT
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -41,7 +42,7 @@ from tidegauge.errors.loads import LoadedAlready
 from tidegauge.sources.batches.manifest import BatchFile, BatchManifest, LoadNote, files_of, manifest_path
 from tidegauge.sources.batches.writing import STAGED, stage
 
-__all__ = ["LoadFile", "check_new", "load_name", "publish_load", "stage", "staging"]
+__all__ = ["LoadFile", "check_new", "load_name", "publish_load", "stage", "staging", "sweep"]
 
 _STAGING: Final = "_loads"
 _LOCK: Final = "lock"
@@ -68,8 +69,9 @@ def load_name(files: Iterable[LoadFile]) -> str:
 def staging(root: Path) -> Iterator[Path]:
     """Give a folder to stage a load in, which is gone afterwards; so are those of loads that were killed."""
     folder = root / _STAGING / uuid.uuid4().hex
+    make_folder(root / _STAGING)
+    sweep(root)
     with _locked(root):
-        _sweep(root)
         make_folder(folder)
         mine = _lock(folder / _LOCK)
     try:
@@ -77,6 +79,19 @@ def staging(root: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(mine)
+
+
+def sweep(root: Path) -> None:
+    """Remove what loads have left that were killed: nobody holds their locks, however old or new they are."""
+    if not (root / _STAGING).is_dir():
+        return
+    with _locked(root):
+        for entry in os.scandir(root / _STAGING):
+            if entry.is_dir():
+                with suppress(OSError):
+                    lock = _lock(Path(entry.path, _LOCK), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                    os.close(lock)
 
 
 def check_new(root: Path, files: Sequence[LoadFile]) -> None:
@@ -89,15 +104,16 @@ def check_new(root: Path, files: Sequence[LoadFile]) -> None:
 
 
 def publish_load(root: Path, folder: Path, path: str, inputs: Sequence[LoadFile], files: Sequence[BatchFile]) -> str:
-    """Make the staged files of a folder the load of these inputs, and return its name. Raises `LoadedAlready`.
+    """Make the staged files of a folder the load of these inputs, and return its name.
 
-    path: the addresses, for people.
+    path: the addresses, for people. Raises `LoadedAlready`, `OSError`.
     """
     name = load_name(inputs)
     whole = folder / name
     note = LoadNote(path, len(inputs), sum(file.size for file in inputs))
     manifest = BatchManifest(name, 0, 0, "", tuple(files), note)
     make_folder(whole)
+    _keep(folder / STAGED, files)
     (folder / STAGED).rename(files_of(whole, 0))
     synchronise(files_of(whole, 0))
     write_durably(whole / _INPUTS, json.dumps([astuple(file) for file in sorted(inputs)]).encode())
@@ -108,6 +124,18 @@ def publish_load(root: Path, folder: Path, path: str, inputs: Sequence[LoadFile]
         whole.rename(root / name)
         synchronise(root)
     return name
+
+
+def _keep(folder: Path, files: Sequence[BatchFile]) -> None:
+    """Remove other files: those of tasks that a cluster has done twice. Raises `OSError` for one that is not here."""
+    there = {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
+    for file in files:
+        if there.pop(file.name, None) != file.size:
+            raise FileNotFoundError(
+                ENOENT, "a task has staged it, maybe on a disk of its own", str(folder / file.name)
+            )
+    for name in there:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _known(root: Path) -> Mapping[tuple[str, str], str]:
@@ -133,7 +161,6 @@ def _inputs(load: Path) -> list[LoadFile]:
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
     """Be the only one who changes which loads there are."""
-    make_folder(root / _STAGING)
     lock = _lock(root / _STAGING / _LOCK)
     try:
         yield
@@ -150,13 +177,3 @@ def _lock(path: Path, how: int = fcntl.LOCK_EX) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _sweep(root: Path) -> None:
-    """Remove what loads have left that were killed: nobody holds their locks."""
-    for entry in os.scandir(root / _STAGING):
-        if entry.is_dir():
-            with suppress(OSError):
-                lock = _lock(Path(entry.path, _LOCK), fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(entry.path, ignore_errors=True)
-                os.close(lock)
