@@ -35,6 +35,7 @@ LOCAL = [
     HOW_TO / "ingest-growing-and-rotated-files.md",
     HOW_TO / "keep-a-table-by-key.md",
     HOW_TO / "limit-late-outputs.md",
+    HOW_TO / "load-history-once.md",
     HOW_TO / "maintain-tables.md",
     HOW_TO / "partition-a-table.md",
     HOW_TO / "pause-an-output.md",
