@@ -5,7 +5,9 @@ from __future__ import annotations
 import glob
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pytest
 from tests.waiting import eventually
 
 import tidegauge as tg
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.loads import (
     FileChangedMeanwhile,
@@ -26,10 +29,12 @@ from tidegauge.errors.loads import (
 )
 
 
-def shop(root: Path) -> tg.Dataflow:
+def shop(root: Path, *, late: bool = False) -> tg.Dataflow:
     flow = tg.Dataflow("shop", store=f"sqlite:///{root}/shop.db")
     history = flow.source("history", tg.BatchSource(root / "loads", columns="id long, name string"))
     flow.sink("orders", history, tg.ParquetSink(str(root / "lake" / "orders")))
+    if late:
+        flow.sink("late", history, tg.ParquetSink(str(root / "lake" / "late")))
     numbers = flow.source("numbers", tg.GeneratorSource(1, columns="n long"))
     flow.sink("numbers", numbers, tg.ParquetSink(str(root / "lake" / "numbers")))
     return flow
@@ -153,13 +158,20 @@ def test_of_the_same_loads_at_one_time_one_is_made(tmp_path: Path) -> None:
     write(tmp_path, 1, 2, 3)
     flow = shop(tmp_path)
 
+    patterns = ["*.parquet", "*.parquet", "[12].parquet", "[23].parquet"] * 2
+    together = Barrier(len(patterns))
+
+    class Together(tg.LocalEngine):
+        def work(self, tasks: Any) -> Any:
+            together.wait(60)
+            return super().work(tasks)
+
     def attempt(pattern: str) -> str:
         try:
-            return tg.load(flow, "orders", tmp_path / "in" / pattern).name
+            return tg.load(flow, "orders", tmp_path / "in" / pattern, engine=Together()).name
         except LoadedAlready:
             return ""
 
-    patterns = ["*.parquet", "*.parquet", "[12].parquet", "[23].parquet"] * 2
     with ThreadPoolExecutor(len(patterns)) as pool:
         made = [name for name in pool.map(attempt, patterns) if name]
     assert len(made) == 1
@@ -284,3 +296,29 @@ def test_a_folder_that_cannot_be_written_is_told_and_so_is_a_link_to_nothing(tmp
     (tmp_path / "a[1].csv").touch()
     with pytest.raises(NothingToLoad, match=r"a file of that very name: write '[^']*a\[\[\]1\]\.csv'"):
         tg.load(flow, "orders", tmp_path / "a[1].csv")
+
+
+def test_a_load_that_was_removed_is_lost_to_a_late_output_and_a_disk_that_is_away_is_no_loss(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, 1, 2)
+    flow = shop(tmp_path)
+    first, _ = (tg.load(flow, "orders", tmp_path / "in" / f"{n}.parquet") for n in (1, 2))
+    assert len(rows(flow)) == 4
+
+    def late() -> tuple[str, str]:
+        flow = shop(tmp_path, late=True)
+        with suppress(TidegaugeError):
+            flow.run("caught-up", engine="local")
+        [found] = [one for one in tg.status(flow).outputs if one.name == "late"]
+        return found.state, "" if found.error is None else found.error.code
+
+    (tmp_path / "loads").rename(tmp_path / "away")
+    (tmp_path / "loads").mkdir()  # where it is mounted
+    assert late() == ("backfilling", "")
+    (tmp_path / "loads").rmdir()
+    (tmp_path / "away").rename(tmp_path / "loads")
+    (tmp_path / "loads" / first.name).rename(tmp_path / "removed")
+    assert late() == ("failed", "TG-0812")
+    (tmp_path / "removed").rename(tmp_path / "loads" / first.name)
+    assert late() == ("live", "")

@@ -39,12 +39,18 @@ from typing import Final
 from tidegauge.disk import make_folder, synchronise, write_durably
 from tidegauge.errors.batches import BatchDamaged
 from tidegauge.errors.loads import LoadedAlready
-from tidegauge.sources.batches.manifest import BatchFile, BatchManifest, LoadNote, files_of, manifest_path
+from tidegauge.sources.batches.manifest import (
+    STAGED_LOADS,
+    BatchFile,
+    BatchManifest,
+    LoadNote,
+    files_of,
+    manifest_path,
+)
 from tidegauge.sources.batches.writing import STAGED, stage
 
 __all__ = ["LoadFile", "check_new", "load_name", "publish_load", "stage", "staging", "sweep"]
 
-_STAGING: Final = "_loads"
 _LOCK: Final = "lock"
 _BEGIN: Final = "load-"
 _INPUTS: Final = "inputs.json"
@@ -68,8 +74,8 @@ def load_name(files: Iterable[LoadFile]) -> str:
 @contextmanager
 def staging(root: Path) -> Iterator[Path]:
     """Give a folder to stage a load in, which is gone afterwards; so are those of loads that were killed."""
-    folder = root / _STAGING / uuid.uuid4().hex
-    make_folder(root / _STAGING)
+    folder = root / STAGED_LOADS / uuid.uuid4().hex
+    make_folder(root / STAGED_LOADS)
     sweep(root)
     with _locked(root):
         make_folder(folder)
@@ -83,10 +89,10 @@ def staging(root: Path) -> Iterator[Path]:
 
 def sweep(root: Path) -> None:
     """Remove what loads have left that were killed: nobody holds their locks, however old or new they are."""
-    if not (root / _STAGING).is_dir():
+    if not (root / STAGED_LOADS).is_dir():
         return
     with _locked(root):
-        for entry in os.scandir(root / _STAGING):
+        for entry in os.scandir(root / STAGED_LOADS):
             if entry.is_dir():
                 with suppress(OSError):
                     lock = _lock(Path(entry.path, _LOCK), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,7 +167,7 @@ def _inputs(load: Path) -> list[LoadFile]:
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
     """Be the only one who changes which loads there are."""
-    lock = _lock(root / _STAGING / _LOCK)
+    lock = _lock(root / STAGED_LOADS / _LOCK)
     try:
         yield
     finally:

@@ -40,6 +40,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.sources.staged import manifest_digest, sealed, unsealed
 
 __all__ = [
+    "STAGED_LOADS",
     "BatchFile",
     "BatchManifest",
     "LoadNote",
@@ -55,6 +56,8 @@ __all__ = [
     "root_at",
 ]
 
+STAGED_LOADS: Final = "_loads"
+"""The folder where loads stage, beside those of queries. It stays: so a removed load is no disk that is away."""
 _FORMAT: Final = 1
 _LOADS: Final = 2
 """The format of a manifest of a load, which older versions do not read."""

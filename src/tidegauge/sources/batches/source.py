@@ -37,6 +37,7 @@ from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.batches.looking import BatchChain, Query
 from tidegauge.sources.batches.manifest import (
+    STAGED_LOADS,
     BatchManifest,
     batches_in,
     files_of,
@@ -163,14 +164,14 @@ class BatchSource:
         end = bound.frontier[piece.partition]
         before: BatchManifest | None = None
         for batch in range(max(piece.lower, chain.first), piece.upper):
-            manifest = self._bound(piece, folder, batch, end)
+            manifest = self._bound(piece, chain, batch, end)
             chain.check(manifest, str(folder), digest=before.digest if before else None)
             for file in manifest.files:
                 path = files_of(folder, batch) / file.name
                 try:
                     size = path.stat().st_size
                 except FileNotFoundError:
-                    raise self._lost(piece, folder, batch, end) from None
+                    raise self._lost(piece, chain, batch, end) from None
                 if size != file.size:
                     raise BatchDamaged(path=str(path), detail=f"it has {size} bytes, and had {file.size}")
                 yield BatchSplit(
@@ -187,15 +188,16 @@ class BatchSource:
         if before is not None:
             _check_end(before, chain, folder, end)
 
-    def _bound(self, piece: Slice, folder: Path, batch: int, end: int) -> BatchManifest:
+    def _bound(self, piece: Slice, chain: BatchChain, batch: int, end: int) -> BatchManifest:
         try:
-            return read_manifest(folder, batch)
+            return read_manifest(Path(self.path, piece.partition), batch)
         except FileNotFoundError:
-            raise self._lost(piece, folder, batch, end) from None
+            raise self._lost(piece, chain, batch, end) from None
 
-    def _lost(self, piece: Slice, folder: Path, batch: int, end: int) -> RecordsLost:
+    def _lost(self, piece: Slice, chain: BatchChain, batch: int, end: int) -> RecordsLost:
         """Return the error of a batch that was removed. Raises `FileNotFoundError` where the whole folder is away."""
-        folder.stat()
+        folder = Path(self.path, piece.partition)
+        (folder if chain.loaded is None else folder.with_name(STAGED_LOADS)).stat()
         there = [one for one in batches_in(folder) if one > batch]
         return RecordsLost(
             source=piece.source, partition=piece.partition, asked=batch, there=min([*there, end]), end=end
