@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from tidegauge.sources.generator import GeneratorSource as GeneratorSource
     from tidegauge.sources.kafka.inquiry import Topics as Topics
     from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
+    from tidegauge.sources.listings.source import ListingSource as ListingSource
     from tidegauge.sources.mysql.source import MySqlSource as MySqlSource
     from tidegauge.sources.polls.http import HttpSource as HttpSource
     from tidegauge.sources.polls.source import Fetched as Fetched
@@ -158,6 +159,7 @@ else:
             "sources.generator": "GeneratorSource",
             "sources.kafka.source": "KafkaSource",
             "sources.kafka.inquiry": "Topics",
+            "sources.listings.source": "ListingSource",
             "sources.mysql.source": "MySqlSource",
             "sources.polls.http": "HttpSource",
             "sources.polls.source": "Fetched PollingSource",

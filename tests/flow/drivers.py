@@ -24,6 +24,7 @@ ENDS: dict[Scene, int] = {
     "replaced folder": 0,
     "columns": 0,
     "polls": 0,
+    "listing": 0,
     "http": 0,
 }
 """How a driver ends that nobody kills, in each scene."""

@@ -39,13 +39,14 @@ Scene = Literal[
     "replaced folder",
     "columns",
     "polls",
+    "listing",
     "http",
 ]
 """What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output; one more
 source, whose upstream is made anew once all of it is read; nothing, and one more output once all is published;
 nothing, and a Delta table, or a Parquet one, is replaced once all is published, and the life after that may be
 killed; nothing, and the orders get a column once all is published; nothing, with one more source that is polled, by a
-function or over HTTP."""
+function or over HTTP, or that lists a folder."""
 
 REPLACED: dict[Scene, str] = {"replaced": "orders", "replaced folder": "loud"}
 """The table that is replaced in a scene."""
@@ -120,6 +121,17 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
     if scene == "polls":
         pages = tg.PollingSource(partial(page, root), columns="n long", staging=root / "polls", every=0.1)
         flow.sink("polled", flow.source("polled", pages), tg.DeltaSink(str(root / "lake" / "polled")))
+    if scene == "listing":
+        pattern = str(root / "many" / "**" / "*.jsonl")
+        many = tg.ListingSource(
+            pattern,
+            format=tg.Json("n long"),
+            staging=root / "listings",
+            every=0.1,
+            settle=0,
+            max_bytes_per_epoch=PAGE * 11,
+        )
+        flow.sink("polled", flow.source("polled", many), tg.DeltaSink(str(root / "lake" / "polled")))
     if scene == "http":
         rates = tg.HttpSource(
             (root / "url").read_text(), format=tg.Json("n long"), staging=root / "polls", every=0.1, timeout=30
@@ -154,6 +166,11 @@ def fill(root: Path, *, scene: Scene = "whole") -> None:
         (folder / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
     rows = [f'{n},"{n / 4}"' for n in range(400)]
     (folder / "prices.csv").write_text("id,price\r\n" + "\r\n".join(rows) + "\r\n")
+    if scene == "listing":
+        for n in range(PAGE * PAGES):
+            path = root / "many" / f"{n % 4}" / f"{n}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f'{{"n": {n:3}}}\n')
     if scene == "new upstream":
         create(root, "first")
 

@@ -221,6 +221,19 @@ def test_o5_killed_while_it_polls_it_asks_for_no_page_again_that_is_staged(
 
 @pytest.mark.parametrize(
     ("point", "nth"),
+    [pytest.param(*one, marks=() if one == ("after stage poll", 2) else pytest.mark.long) for one in POLLS],
+)
+def test_killed_while_it_lists_it_has_each_file_once(point: str, nth: int, drivers: Drivers, tmp_path: Path) -> None:
+    killable.fill(tmp_path, scene="listing")
+    assert drivers.live(tmp_path, scene="listing", point=point, nth=nth), "no driver comes there"
+    assert not drivers.live(tmp_path, scene="listing")
+    found = content(tmp_path, "listing")["polled"]
+    assert sorted(n for n, _epoch in found) == list(range(killable.PAGE * killable.PAGES))
+    assert len(list((tmp_path / "listings").rglob("*.json"))) == killable.PAGES
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
     [
         pytest.param(*one, marks=() if one == ("after stage poll", 0) else pytest.mark.long)
         for one in POLLS

@@ -47,8 +47,10 @@ def bare(tag: str | None) -> str:
     return (tag or "").removeprefix("W/").strip('"')
 
 
-def pages(bucket: str, folder: str, *, deep: bool) -> Iterator[list[Listed]]:
+def pages(bucket: str, folder: str, *, deep: bool, after: str = "") -> Iterator[list[Listed]]:
     """Yield the objects whose keys begin with a folder, in the order of the keys; deep: those in folders in it too.
+
+    after: of a deep listing, the key behind which it begins.
 
     Raises `UnreadableKey`, and what `asking` does.
     """
@@ -59,7 +61,7 @@ def pages(bucket: str, folder: str, *, deep: bool) -> Iterator[list[Listed]]:
                 found = obstore.list_with_delimiter(client(bucket), folder or None)
                 yield sorted(_listed(bucket, one) for one in found["objects"])
                 return
-            for page in obstore.list(client(bucket), folder or None, chunk_size=_PAGE):
+            for page in obstore.list(client(bucket), folder or None, offset=after or None, chunk_size=_PAGE):
                 yield [_listed(bucket, one) for one in page]
     except ObjectStoreAway as error:
         if "invalid path" in error.evidence["detail"]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidegauge.sources.kafka.inquiry import Topics as Topics
     from tidegauge.sources.kafka.planning import KafkaSplit as KafkaSplit
     from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
+    from tidegauge.sources.listings.source import ListingSource as ListingSource
     from tidegauge.sources.mysql.source import MySqlSource as MySqlSource
     from tidegauge.sources.polls.http import HttpSource as HttpSource
     from tidegauge.sources.polls.source import Fetched as Fetched
@@ -53,6 +54,7 @@ else:
             "kafka.inquiry": "Topics",
             "kafka.planning": "KafkaSplit",
             "kafka.source": "KafkaSource",
+            "listings.source": "ListingSource",
             "mysql.source": "MySqlSource",
             "polls.http": "HttpSource",
             "polls.source": "Fetched PollingSource",

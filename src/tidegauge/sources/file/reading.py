@@ -47,7 +47,7 @@ from tidegauge.sources.formats.protocol import Decoded, Format, LineFormat, OnBa
 from tidegauge.sources.metadata import stamped, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["FileRun", "FileSplit", "batches", "joined", "lines_of", "naming", "opened"]
+__all__ = ["FileRun", "FileSplit", "batches", "joined", "lines_of", "naming", "opened", "operating"]
 
 _CHUNK: Final = 1 << 20
 
@@ -190,7 +190,7 @@ def batches(
         try:
             for part in _stretches(stream, split) if isinstance(split, FileRun) else [split]:
                 found = _decoded(stream, part, format, columns, on_bad)
-                for decoded in _operating(found, part, on_bad_record) if carries(columns) else found:
+                for decoded in operating(found, part.partition, on_bad_record) if carries(columns) else found:
                     rows = stamped(
                         decoded.rows,
                         decoded.positions,
@@ -240,7 +240,7 @@ def _skip(text: BinaryIO, position: int) -> None:
         position -= len(chunk)
 
 
-def _operating(found: Iterator[Decoded], split: FileSplit, on_bad_record: OnBadRecord) -> Iterator[Decoded]:
+def operating(found: Iterator[Decoded], partition: str, on_bad_record: OnBadRecord) -> Iterator[Decoded]:
     """Yield the rows that have an operation; the others are bad records."""
     for decoded in found:
         wrong = unknown(decoded.rows[OP])
@@ -251,7 +251,7 @@ def _operating(found: Iterator[Decoded], split: FileSplit, on_bad_record: OnBadR
             problem = said_of(decoded.rows[OP][row].as_py())
             raw = decoded.raw(row)
             position = decoded.positions[row].as_py()
-            on_bad_record(BadRecord(split.partition, position, raw, UnknownOperation.code, problem))
+            on_bad_record(BadRecord(partition, position, raw, UnknownOperation.code, problem))
         good = pc.invert(wrong)
         yield Decoded(decoded.rows.filter(good), decoded.positions.filter(good))
 

@@ -50,7 +50,7 @@ from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.metadata import METADATA_CHANGED, has_metadata, with_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
 
-__all__ = ["FileSource"]
+__all__ = ["FileSource", "resolved"]
 
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -89,7 +89,7 @@ class FileSource:
     rest: Rest = field(default_factory=Rest, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", _resolved(self.path))
+        object.__setattr__(self, "path", resolved(self.path))
         if as_line(self.format) is None and as_whole(self.format) is None:
             raise InvalidArgument(parameter="format", value=self.format, expected="a format such as Json(), Csv()")
         for name in ("max_bytes_per_epoch", "split_bytes"):
@@ -286,7 +286,8 @@ def _refuse_objects(path: str, bound: Bound) -> None:
         raise ObjectsMovedToDisk(known=known, path=path)
 
 
-def _resolved(path: str) -> str:
+def resolved(path: str) -> str:
+    """Return a path or a pattern, absolute. Raises `InvalidArgument`, `CredentialsInAddress`."""
     expected = "a path or a pattern, in UTF-8"
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise InvalidArgument(parameter="path", value=path, expected=expected)

@@ -83,10 +83,15 @@ class PollManifest:
 
 @dataclass(frozen=True, slots=True)
 class PollLog:
-    """A log in a folder of its own. source: whose, for errors."""
+    """A log in a folder of its own. source: whose, for errors. by_rows: whether its numbers count rows, not polls."""
 
     folder: Path
     source: str = ""
+    by_rows: bool = False
+
+    def after(self, manifest: PollManifest) -> int:
+        """Return the number of the poll after one."""
+        return manifest.poll + (manifest.rows if self.by_rows else 1)
 
     def manifest(self, poll: int) -> PollManifest:
         """Return the manifest of a poll. Raises `FileNotFoundError`, `PollDamaged`."""
@@ -108,7 +113,7 @@ class PollLog:
                 return
             self.check(poll, "its predecessor", digest, found.before)
             yield found
-            poll, digest = poll + 1, found.digest
+            poll, digest = self.after(found), found.digest
 
     def check(self, poll: int, what: str, known: str, found: str) -> None:
         """Raise `UpstreamRecreated` unless two digests are one: the log was emptied, put back, or is another's."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,9 +37,20 @@ from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
 from tidegauge.sources.polls.log import PollLog, PollManifest
 from tidegauge.sources.polls.merging import MergeMemory, Merging
-from tidegauge.sources.polls.staged import EPOCH_ROWS, PollSplit, StagedPolls, digest_of
+from tidegauge.sources.polls.staged import EPOCH_ROWS, PollSplit, digest_of
 
-__all__ = ["AHEAD", "WAIT", "Beside", "Brought", "Fetch", "Poller", "PollerSetup", "backoff", "in_a_thread"]
+__all__ = [
+    "AHEAD",
+    "WAIT",
+    "Beside",
+    "Brought",
+    "Fetch",
+    "PollStaging",
+    "Poller",
+    "PollerSetup",
+    "backoff",
+    "in_a_thread",
+]
 
 WAIT: Final = 0.2
 """Seconds that a look waits for a poll that has just begun: most are over by then."""
@@ -69,6 +80,25 @@ class Fetch(Protocol):
     def __call__(self, state: SourceState | None, /) -> Brought | None: ...  # noqa: D102
 
 
+class PollStaging(Protocol):
+    """The log of a source, as far as its poller goes by it. See `StagedPolls`."""
+
+    def log(self, incarnation: int, /) -> PollLog: ...  # noqa: D102
+    def ahead(self, bound: Bound, /) -> list[PollManifest]: ...  # noqa: D102
+    def read(self, split: PollSplit, /) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
+    def observed(  # noqa: D102
+        self,
+        bound: Bound,
+        ahead: Sequence[PollManifest],
+        /,
+        *,
+        now: datetime,
+        state: SourceState | None = None,
+        more: bool = False,
+        coming: bool = False,
+    ) -> Observation: ...
+
+
 def backoff(failures: int) -> float:
     """Return the seconds to leave upstream alone after some failures in a row."""
     return min(300.0, 2.0 ** min(failures - 1, 30))
@@ -94,7 +124,7 @@ class PollerSetup:
     """What a poller works with. every, timeout: seconds between two polls, and for one."""
 
     source: str
-    staged: StagedPolls
+    staged: PollStaging
     merging: Merging
     fetch: Fetch
     every: float
@@ -119,7 +149,8 @@ class _LogEnd:
 
     def goes_with(self, incarnation: int, bound: int) -> bool:
         """Whether a bound position is one that this log has."""
-        return incarnation == self.incarnation and self.end - len(self.ahead) <= bound <= self.end
+        end = self.end  # first: a poll that is staged meanwhile is ahead before it is the end
+        return incarnation == self.incarnation and (self.ahead[0].poll if self.ahead else end) <= bound <= end
 
 
 class Poller:
@@ -155,7 +186,8 @@ class Poller:
             wait([self._task], timeout=WAIT)
             self._hear()
         ahead = list(place.ahead)
-        state = self._told_at(ahead[-1].poll + 1 if ahead else bound.frontier[POLLS], bound)
+        end = self._setup.staged.log(place.incarnation).after(ahead[-1]) if ahead else bound.frontier[POLLS]
+        state = self._told_at(end, bound)
         if not ahead and state is None:
             if self._task is not None and clock() - self._begun > self._setup.timeout:
                 raise self._overdue()
@@ -164,6 +196,11 @@ class Poller:
         return self._setup.staged.observed(
             bound, ahead, now=now, state=state, more=self._again, coming=self._task is not None
         )
+
+    def hasten(self, seconds: float) -> None:
+        """Let the next poll begin at most so long after the last one has begun, if that one went well."""
+        if not self._failures:
+            self._due = min(self._due, self._begun + seconds)
 
     def close(self) -> None:
         """Begin nothing more. A poll that is under way still stages what it has fetched, if its process lives on."""
@@ -187,7 +224,8 @@ class Poller:
             staged.log(bound.incarnation).sweep()
         if ahead:
             last, state = ahead[-1], SourceState.decode(ahead[-1].state)
-            place = _LogEnd(bound.incarnation, last.poll + 1, last.digest, state, ahead)
+            log = staged.log(bound.incarnation)
+            place = _LogEnd(bound.incarnation, log.after(last), last.digest, state, ahead)
         else:
             place = _LogEnd(bound.incarnation, end, digest_of(bound), bound.state)
         self._place, self._memory, self._told = place, None, None
@@ -256,7 +294,7 @@ class Poller:
         if own:
             self._memory = memory  # else what the other driver has brought is read from the log
         place.ahead.append(found)  # before `end`: a look meanwhile sees all that is before it
-        place.end, place.before, place.told = found.poll + 1, found.digest, False
+        place.end, place.before, place.told = log.after(found), found.digest, False
         place.state = SourceState.decode(found.state)
         return found.rows
 

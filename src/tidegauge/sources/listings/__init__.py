@@ -1,0 +1,1 @@
+"""Files and objects that are listed: `source`."""

@@ -1,0 +1,140 @@
+"""What finds out which files are new: a listing, page by page, held against those that are known.
+
+It is what a `Poller` asks. A poll is as many new files as an epoch takes; while a listing has more, it goes on
+where the last poll ended. All that is known of files is learnt from the log: a driver that dies, or
+that loses a race, lists again and finds the same files known.
+
+In order (`ordered`), files are read in the order of their paths, and nothing is known but the last path.
+
+Invariant: of a file that was listed to its end once, each version that counts is in the log once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from tidegauge.errors.listings import ListedFileChanged
+from tidegauge.objects.listing import Listed
+from tidegauge.remap.fromtime.polled import SourceState
+from tidegauge.sources.file.listing import printable
+from tidegauge.sources.listings.entries import ENTRIES, Known, Novelty, digests, said, table_of
+from tidegauge.sources.listings.staged import manifest_rows
+from tidegauge.sources.listings.walking import Walk
+from tidegauge.sources.polls.log import PollLog
+from tidegauge.sources.polls.poller import Brought
+
+__all__ = ["FILES", "KIND", "Lister", "OnChange"]
+
+KIND: Final = "tidegauge/listing"
+"""The kind of the states of listings."""
+
+FILES: Final = 10_000
+"""How many files an epoch takes at most."""
+
+_PAGES: Final = 100
+"""How many pages without a new file are one call: its time limit is for these."""
+
+OnChange: TypeAlias = Literal["stop", "again", "ignore"]
+
+
+@dataclass(slots=True)
+class Lister:
+    """A `Fetch` of the files that a pattern names and the log lacks. now: nanoseconds since 1970.
+
+    limit: bytes of an epoch. settle: nanoseconds. ended: the last listing that came to its end. ignored: how many
+    files it saw that have changed, and are left unread.
+    """
+
+    source: str
+    pattern: str
+    log: PollLog
+    now: Callable[[], int]
+    settle: int
+    limit: int
+    ordered: bool
+    on_change: OnChange
+    ended: Walk | None = field(default=None, init=False)
+    ignored: int = field(default=0, init=False)
+    _known: Known = field(default_factory=Known, init=False)
+    _learnt: int = field(default=0, init=False)
+    _walk: Walk | None = field(default=None, init=False)
+    _pages: Iterator[list[Listed]] = field(default_factory=lambda: iter(()), init=False)
+    _left: Sequence[Listed] = field(default=(), init=False)
+    _changed: int = field(default=0, init=False)
+
+    def __call__(self, state: SourceState | None) -> Brought | None:
+        """Return the next new files; None where there are none. Raises `ListedFileChanged`, and what listing does."""
+        try:
+            return self._next(state)
+        except BaseException:
+            self._walk, self._left = None, ()  # the next one lists from the beginning
+            raise
+
+    def _next(self, state: SourceState | None) -> Brought | None:
+        files, last = _place(state)
+        if not self.ordered:
+            self._learn(files)
+        if self._walk is None or (self.ordered and self._walk.after > last):
+            self._walk = Walk(self.pattern, self.now(), self.settle, last if self.ordered else "", self.ordered)
+            self._pages, self._left, self._changed = self._walk.pages(), (), 0
+        taken, ended = self._taken(last)
+        if ended:
+            self.ended, self.ignored, self._walk, self._left = self._walk, self._changed, None, ()
+        if taken:
+            place: dict[str, Any] = {"files": files + len(taken)}
+            if self.ordered:
+                place["last"] = taken[-1].path
+            return Brought(table_of(taken), SourceState(kind=KIND, source_id=self.source, value=place), not ended)
+        if ended:
+            return None
+        same = state or SourceState(kind=KIND, source_id=self.source, value=None)
+        return Brought(ENTRIES.empty_table(), same, more=True)
+
+    def _learn(self, files: int) -> None:
+        """Know what the log has up to a file."""
+        while self._learnt < files:
+            manifest = self.log.manifest(self._learnt)
+            for rows in manifest_rows(self.log, manifest):
+                self._known.add(*digests(rows))
+            self._learnt = self.log.after(manifest)
+
+    def _taken(self, last: str) -> tuple[list[Listed], bool]:
+        """Return the next new files of the listing, and whether it has ended with them."""
+        taken: list[Listed] = []
+        size = 0
+        for _ in range(_PAGES):
+            page: Sequence[Listed] | None = self._left or next(self._pages, None)
+            if page is None:
+                return taken, True
+            fresh = [one for one in page if one.path > last] if self.ordered else self._fresh(page)
+            for at, one in enumerate(fresh):
+                if taken and (len(taken) == FILES or size + one.size > self.limit):
+                    self._left = fresh[at:]
+                    return taken, False
+                taken.append(one)
+                size += one.size
+            self._left = ()
+        return taken, False
+
+    def _fresh(self, page: Sequence[Listed]) -> list[Listed]:
+        """Return the files of a page that are new, and those that have changed, where they count again."""
+        fresh: list[Listed] = []
+        for one, novelty in zip(page, self._known.judge(page), strict=True):
+            if novelty is Novelty.CHANGED:
+                if self.on_change == "stop":
+                    raise ListedFileChanged(path=printable(one.path), known="another version", found=said(one))
+                self._changed += self.on_change == "ignore"
+            if novelty is Novelty.NEW or (novelty is Novelty.CHANGED and self.on_change == "again"):
+                fresh.append(one)
+        return fresh
+
+
+def _place(state: SourceState | None) -> tuple[int, str]:
+    """Return how many files are in the log after a state, and the last path of an ordered listing."""
+    value = None if state is None or state.kind != KIND else state.value
+    if not isinstance(value, dict):
+        return 0, ""
+    files, last = value.get("files"), value.get("last", "")
+    return (files if isinstance(files, int) else 0), str(last)
