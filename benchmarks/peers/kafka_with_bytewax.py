@@ -14,14 +14,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-import bytewax.operators as op  # type: ignore[import-not-found]
+import bytewax.operators as op
 import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet
-from bytewax.connectors.kafka import KafkaSource  # type: ignore[import-not-found]
-from bytewax.dataflow import Dataflow  # type: ignore[import-not-found]
-from bytewax.outputs import DynamicSink, StatelessSinkPartition  # type: ignore[import-not-found]
-from bytewax.testing import run_main  # type: ignore[import-not-found]
+from bytewax.connectors.kafka import KafkaSource
+from bytewax.dataflow import Dataflow
+from bytewax.outputs import DynamicSink, StatelessSinkPartition
+from bytewax.testing import run_main
 
 __all__ = ["WAYS"]
 
@@ -61,7 +61,7 @@ WAYS: dict[str, Callable[[list[Any]], list[pa.RecordBatch]]] = {
 """The task, written in two ways."""
 
 
-class _File(StatelessSinkPartition):  # type: ignore[misc]
+class _File(StatelessSinkPartition[Any]):
     """One Parquet file, written by large row groups."""
 
     def __init__(self, path: str) -> None:
@@ -82,7 +82,7 @@ class _File(StatelessSinkPartition):  # type: ignore[misc]
         self._waiting = []
 
 
-class _Files(DynamicSink):  # type: ignore[misc]
+class _Files(DynamicSink[Any]):
     def __init__(self, path: str) -> None:
         self._path = path
 
@@ -96,7 +96,7 @@ def _run(servers: str, topic: str, way: str, batch: int, path: str) -> dict[str,
     made = op.flat_map_batch("decode", op.input("orders", flow, source), WAYS[way])
     op.output("file", made, _Files(path))
     begun = time.perf_counter()
-    run_main(flow)
+    run_main(flow)  # type: ignore[no-untyped-call]
     taken = time.perf_counter() - begun
     return {"seconds": taken, "rows": pyarrow.parquet.read_metadata(path).num_rows}
 

@@ -17,17 +17,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import bytewax.operators as op  # type: ignore[import-not-found]
-from bytewax.dataflow import Dataflow  # type: ignore[import-not-found]
-from bytewax.inputs import DynamicSource, StatelessSourcePartition  # type: ignore[import-not-found]
-from bytewax.testing import TestingSink, run_main  # type: ignore[import-not-found]
+import bytewax.operators as op
+from bytewax.dataflow import Dataflow
+from bytewax.inputs import DynamicSource, StatelessSourcePartition
+from bytewax.testing import TestingSink, run_main
 
 from benchmarks.peers.readings import Reading, is_high, port_of, readings, related
 
 __all__ = ["FLOWS"]
 
 
-class _Part(StatelessSourcePartition):  # type: ignore[misc]
+class _Part(StatelessSourcePartition[Any]):
     def __init__(self, batches: Sequence[list[Reading]]) -> None:
         self._batches = iter(batches)
 
@@ -35,7 +35,7 @@ class _Part(StatelessSourcePartition):  # type: ignore[misc]
         return next(self._batches)
 
 
-class _Batches(DynamicSource):  # type: ignore[misc]
+class _Batches(DynamicSource[Any]):
     """Batches that are there already: it costs no more than to hand them over."""
 
     def __init__(self, batches: Sequence[list[Reading]]) -> None:
@@ -45,7 +45,7 @@ class _Batches(DynamicSource):  # type: ignore[misc]
         return _Part(self._batches)
 
 
-class _Count(op.StatefulBatchLogic):  # type: ignore[misc]
+class _Count(op.StatefulBatchLogic[Any, Any, Any]):
     """The number of values of one key."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def _run(build: Callable[[Any], Any], batches: Sequence[list[Reading]]) -> dict[
     flow = Dataflow("count")
     op.output("counts", build(op.input("readings", flow, _Batches(batches))), TestingSink(counts))
     begun = time.perf_counter()
-    run_main(flow)
+    run_main(flow)  # type: ignore[no-untyped-call]
     return {"seconds": time.perf_counter() - begun, "counts": dict(counts)}
 
 

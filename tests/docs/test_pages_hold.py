@@ -57,6 +57,7 @@ LOCAL = [
     HOW_TO / "test-with-kafka.md",
     HOW_TO / "trace-a-row.md",
     HOW_TO / "when-something-fails.md",
+    HOW_TO / "use-a-bytewax-connector.md",
     HOW_TO / "write-a-push-source.md",
     HOW_TO / "write-a-sink.md",
     HOW_TO / "write-a-source.md",

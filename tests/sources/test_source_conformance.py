@@ -11,6 +11,7 @@ from tests.s3 import Lake
 from tests.sources.benches import (
     FORMATS,
     BatchBench,
+    BytewaxBench,
     GeneratorBench,
     HttpBench,
     KafkaBench,
@@ -19,7 +20,16 @@ from tests.sources.benches import (
     object_bench,
 )
 
-from tidegauge.sources import BatchSource, FileSource, GeneratorSource, HttpSource, KafkaSource, PollingSource, Source
+from tidegauge.sources import (
+    BatchSource,
+    BytewaxSource,
+    FileSource,
+    GeneratorSource,
+    HttpSource,
+    KafkaSource,
+    PollingSource,
+    Source,
+)
 from tidegauge.testing import Endpoint
 from tidegauge.testing.kit import check_source
 
@@ -33,10 +43,11 @@ def checked_by_the_type_checkers(
     kafka: KafkaSource,
     batches: BatchSource,
     polls: PollingSource,
+    theirs: BytewaxSource,
     http: HttpSource,
 ) -> list[Source]:
     """The seam in full: a method that a source lacks is a type error here."""
-    return [file, generator, kafka, batches, polls, http]
+    return [file, generator, kafka, batches, polls, theirs, http]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -82,6 +93,22 @@ def test_batches_of_queries_hold_every_law() -> None:
 
 def test_polls_hold_every_law() -> None:
     report = check_source(PollBench, many=300_000, deadline=120)
+    report.require()
+    untried = {finding.name for finding in report.findings if finding.untried}
+    assert untried == {
+        "the end is the end",
+        "bad records are told and reading goes on",
+        "it is cut between records",
+    }
+
+
+def test_a_source_of_bytewax_holds_every_law(request: pytest.FixtureRequest) -> None:
+    def bench(folder: Path) -> BytewaxBench:
+        made = BytewaxBench(folder)
+        request.addfinalizer(lambda: made.poller.close())
+        return made
+
+    report = check_source(bench, many=300_000, deadline=120)
     report.require()
     untried = {finding.name for finding in report.findings if finding.untried}
     assert untried == {

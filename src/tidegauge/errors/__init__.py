@@ -10,6 +10,7 @@ True
 
 from tidegauge.errors import (
     batches,
+    bytewax,
     catalog,
     changes,
     columns,
@@ -60,6 +61,7 @@ __all__ = [
     "Transient",
     "UnknownError",
     "batches",
+    "bytewax",
     "catalog",
     "changes",
     "columns",

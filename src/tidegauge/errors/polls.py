@@ -79,7 +79,10 @@ class StateNotKept(Transient):
     code = "TG-0384"
     what = "source {source!r}: its state cannot be kept: {problem}"
     cause = "a state is written to the store by the type of each value, and never pickled"
-    remedy = "return a state of None, bool, int, float, str, bytes, list, tuple and dict alone, below a megabyte"
+    remedy = (
+        "return a state of None, bool, int, float, str, bytes, datetime, date, timedelta, list, tuple and dict "
+        "alone, below a megabyte"
+    )
 
 
 class StateCameBack(Transient):

@@ -7,6 +7,7 @@ from tidegauge.lazy import names
 if TYPE_CHECKING:
     from tidegauge.sources.batches.source import BatchSource as BatchSource
     from tidegauge.sources.batches.source import BatchSplit as BatchSplit
+    from tidegauge.sources.bytewax.source import BytewaxSource as BytewaxSource
     from tidegauge.sources.file.reading import FileSplit as FileSplit
     from tidegauge.sources.file.source import FileSource as FileSource
     from tidegauge.sources.formats.avro import Avro as Avro
@@ -41,6 +42,7 @@ else:
         __name__,
         {
             "batches.source": "BatchSource BatchSplit",
+            "bytewax.source": "BytewaxSource",
             "file.reading": "FileSplit",
             "file.source": "FileSource",
             "formats.avro": "Avro",

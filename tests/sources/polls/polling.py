@@ -7,18 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import tidegauge as tg
 from tidegauge.env import Env, at_once
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import SEQUENCE
 from tidegauge.remap.mint import checked_observation, mint
-from tidegauge.sources.polls.poller import Poller
+from tidegauge.sources.protocol import Attendant
 
 __all__ = ["NOW", "Clock", "Driver", "Pages", "rows_of"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+Polled: TypeAlias = tg.PollingSource | tg.HttpSource | tg.BytewaxSource
 
 
 @dataclass
@@ -53,14 +56,12 @@ class Pages:
 class Driver:
     """Binds a source by itself, as a flow does: what is checked, minted and kept as the store keeps it."""
 
-    def __init__(
-        self, source: tg.PollingSource | tg.HttpSource, *, bound: Bound | None = None, env: Env | None = None
-    ) -> None:
+    def __init__(self, source: Polled, *, bound: Bound | None = None, env: Env | None = None) -> None:
         self.clock = Clock()
         self.source = source
         self.env = env or Env(monotonic=self.clock.monotonic)
         self.bound = bound or Bound()
-        self.poller: Poller = source.attended(self.env, beside=at_once)
+        self.poller: Attendant = source.attended(self.env, beside=at_once)
         self.bindings = 0
 
     def look(self) -> Observation:
@@ -84,7 +85,7 @@ class Driver:
 
     def poll(self) -> bool:
         """Let the time come, look, and bind until nothing is left; whether anything was bound."""
-        self.clock.now += self.source.every
+        self.clock.now += getattr(self.source, "every", 0.0)
         moved = False
         for _ in range(1000):
             seen = self.look()
@@ -97,7 +98,7 @@ class Driver:
         return rows_of(self.source, self.bound, lower)
 
 
-def rows_of(source: tg.PollingSource | tg.HttpSource, bound: Bound, lower: int = 0) -> list[dict[str, Any]]:
+def rows_of(source: Polled, bound: Bound, lower: int = 0) -> list[dict[str, Any]]:
     """Return all rows that are bound."""
     pieces = [Slice("it", 0, p, lower, upper) for p, upper in bound.frontier.items() if lower < upper]
     return [

@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -197,7 +198,7 @@ BAD: dict[str, tuple[Any, type[TidegaugeError], str]] = {
     "other columns": (lambda: tg.Fetched([{"m": 1}], 1), PollUnfit, "none of its columns is declared: \\['m'\\]"),
     "a wide table": (lambda: tg.Fetched(pa.table({"n": pa.array([1], pa.float64())}), 1), PollUnfit, "double"),
     "a column twice": (lambda: tg.Fetched(pa.table([[1], [2]], ["n", "n"]), 1), PollUnfit, "'n' twice"),
-    "a state of a class": (lambda: tg.Fetched([{"n": 1}], {"at": NOW}), StateNotKept, "state\\['at'\\] is of type"),
+    "a state of a class": (lambda: tg.Fetched([{"n": 1}], {"at": 1j}), StateNotKept, "state\\['at'\\] is of type"),
     "a state of a subclass": (lambda: tg.Fetched([{"n": 1}], type("Mine", (dict,), {})()), StateNotKept, "Mine"),
     "a large state": (lambda: tg.Fetched([{"n": 1}], "x" * (1 << 20)), StateNotKept, "1048"),
     "a deep state": (lambda: tg.Fetched([{"n": 1}], eval("[" * 14 + "]" * 14)), StateNotKept, "deeper than"),
@@ -504,13 +505,19 @@ def test_files_of_drivers_that_died_are_cleared_away_and_no_others(tmp_path: Pat
     assert sorted(log_of(tmp_path).glob("*.parquet")) == sorted([*named, coming])
 
 
+HALF_DAY = timedelta(hours=12)
 STATES: Any = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
     | st.floats()
     | st.text(st.characters(exclude_categories=["Cs"]))
-    | st.binary(),
+    | st.binary()
+    | st.dates()
+    | st.timedeltas()
+    | st.datetimes(timezones=st.none() | st.timedeltas(-HALF_DAY, HALF_DAY).map(timezone)).map(
+        lambda moment: moment.replace(fold=0)
+    ),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.lists(inner, max_size=4).map(tuple)
@@ -528,12 +535,26 @@ def typed(value: Any) -> Any:
         return ("dict", [(typed(key), typed(one)) for key, one in value.items()])
     if isinstance(value, list | tuple):
         return (type(value).__name__, [typed(one) for one in value])
+    if isinstance(value, datetime):
+        return ("datetime", value.isoformat())
     return (type(value).__name__, value)
 
 
 @given(STATES)
 def test_a_state_comes_back_with_its_types(state: Any) -> None:
     assert typed(decoded(encoded(state))) == typed(state)
+
+
+@pytest.mark.parametrize(
+    ("moment", "problem"),
+    [
+        (datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")), "a time zone of type ZoneInfo"),
+        (NOW.replace(fold=1), "the second of two times"),
+    ],
+)
+def test_a_time_that_would_come_back_as_another_is_no_state(moment: datetime, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        encoded([moment])
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,11 @@ def backoff(failures: int) -> float:
     return min(300.0, 2.0 ** min(failures - 1, 30))
 
 
+def growing(_error: TidegaugeError | OSError, failures: int) -> float:
+    """Return the seconds to leave upstream alone after errors of any kind."""
+    return backoff(failures)
+
+
 def in_a_thread(job: Callable[[], None]) -> Future[None]:
     """Run a job in a thread that does not keep the process: a function that never ends is not waited for."""
     done: Future[None] = Future()
@@ -121,7 +126,7 @@ def in_a_thread(job: Callable[[], None]) -> Future[None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PollerSetup:
-    """What a poller works with. every, timeout: seconds between two polls, and for one."""
+    """What a poller works with. every, timeout: seconds between two polls, and for one; delay: after an error."""
 
     source: str
     staged: PollStaging
@@ -131,6 +136,7 @@ class PollerSetup:
     timeout: float
     env: Env
     beside: Beside = in_a_thread
+    delay: Callable[[TidegaugeError | OSError, int], float] = growing
 
 
 @dataclass(slots=True)
@@ -258,7 +264,9 @@ class Poller:
             raise error
         self._failures += 1
         self._error = error
-        self._due = now + max(backoff(self._failures), float(getattr(error, "retry_after", 0.0) or 0.0))
+        self._due = now + max(
+            self._setup.delay(error, self._failures), float(getattr(error, "retry_after", 0.0) or 0.0)
+        )
 
     def _poll(self, place: _LogEnd) -> None:
         """Ask upstream, and stage what it has, as long as it has more. Runs beside the flow."""

@@ -60,9 +60,10 @@ _SHOWN: Final = 200
 class Fetched:
     """What a function returns: rows, and the state to go on from.
 
-    rows: a pyarrow Table or RecordBatch, or a list of dicts. state: None, bool, int, float, str, bytes, list, tuple,
-    dict, in any nesting. more: whether there is more to be had at once. watermark: up to which event time
-    the rows are complete, with a time zone; an earlier one than before, or None, leaves that as it was.
+    rows: a pyarrow Table or RecordBatch, or a list of dicts. state: None, bool, int, float, str, bytes, datetime,
+    date, timedelta, list, tuple, dict, in any nesting. more: whether there is more to be had at once. watermark: up
+    to which event time the rows are complete, with a time zone; an earlier one than before, or None, leaves that as
+    it was.
     """
 
     rows: Any

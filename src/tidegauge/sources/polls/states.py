@@ -1,9 +1,10 @@
-"""The states of a user's function, as the JSON that a binding keeps: a closed set of types, each told by a tag.
+"""The states of a user's function, or a connector, as JSON for a binding: a closed set of types, each told by a tag.
 
 None, booleans, texts, lists and integers of 64 bits are plain JSON; all else is an object of one key, its tag.
 
     {"int": "36893488147419103232"}   {"float": "0x1.8000000000000p+0"}   {"bytes": "AP8="}
     {"tuple": [...]}                  {"dict": [[key, value], ...]}
+    {"datetime": "2026-11-20T17:00:00+00:00"}   {"date": "2026-11-20"}   {"timedelta": [days, seconds, microseconds]}
 
 Invariant: `decoded(encoded(state))` equals `state`, and has its types, all the way down. Nothing else is taken: no
 subclass, no dataclass, nothing that would have to be pickled.
@@ -20,6 +21,7 @@ TypeError: state['at'][0] is of type object
 from __future__ import annotations
 
 import base64
+from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
 from tidegauge.remap.fromtime.encoding import JsonValue
@@ -46,6 +48,12 @@ def _encoded(value: Any, where: str, left: int) -> JsonValue:
         return {"float": value.hex()}
     if kind is bytes:
         return {"bytes": base64.b64encode(value).decode("ascii")}
+    if kind is datetime:
+        return {"datetime": _instant(value, where)}
+    if kind is date:
+        return {"date": value.isoformat()}
+    if kind is timedelta:
+        return {"timedelta": [value.days, value.seconds, value.microseconds]}
     if kind not in (list, tuple, dict):
         raise TypeError(f"{where} is of type {kind.__name__}")
     if not left:
@@ -58,6 +66,15 @@ def _encoded(value: Any, where: str, left: int) -> JsonValue:
         return {"dict": pairs}
     items = [_encoded(one, f"{where}[{i}]", left - 1) for i, one in enumerate(value)]
     return items if kind is list else {"tuple": items}
+
+
+def _instant(value: datetime, where: str) -> str:
+    """Return the text of a time without a zone, or with a fixed offset: a zone of a region would lose its rules."""
+    if value.tzinfo is not None and type(value.tzinfo) is not timezone:
+        raise TypeError(f"{where} has a time zone of type {type(value.tzinfo).__name__}")
+    if value.fold:
+        raise TypeError(f"{where} is the second of two times of one clock")
+    return value.isoformat()
 
 
 def decoded(value: JsonValue) -> Any:
@@ -73,6 +90,12 @@ def decoded(value: JsonValue) -> Any:
             return float.fromhex(digits)
         case {"bytes": str(text)} if len(value) == 1:
             return base64.b64decode(text, validate=True)
+        case {"datetime": str(text)} if len(value) == 1:
+            return datetime.fromisoformat(text)
+        case {"date": str(text)} if len(value) == 1:
+            return date.fromisoformat(text)
+        case {"timedelta": [int(days), int(seconds), int(micros)]} if len(value) == 1:
+            return timedelta(days, seconds, micros)
         case {"tuple": list(items)} if len(value) == 1:
             return tuple(decoded(one) for one in items)
         case {"dict": list(pairs)} if len(value) == 1:
