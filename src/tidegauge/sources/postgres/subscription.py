@@ -153,7 +153,8 @@ class Replication:
             record = None
         if self._gathering is None or self._remembering is None or (record is not None and lsn < record.point):
             return
-        remember(self._reader.folder.path, self._remembering.before(lsn))
+        if (witness := self._remembering.before(lsn)) is not None:
+            remember(self._reader.folder.path, witness)
         self._reader.folder.keep_told(lsn)
         self._flushed = max(self._flushed, lsn)
         self._sender.tell(self._flushed, self._flushed, now=True)
@@ -334,7 +335,7 @@ class Replication:
                 gathering.end(stream, detail)
         self._given_at, self._given_to = time.monotonic(), gathering.reached
         if self._remembering is not None:
-            self._remembering.given(gathering.reached, gathering.last)
+            self._remembering.add(gathering.reached, gathering.last)
         self._end = max(self._end, gathering.reached)
         batches = [
             (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in together(chunks)

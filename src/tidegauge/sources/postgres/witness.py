@@ -93,23 +93,34 @@ class Comparison:
 
 
 class GivenTransactions:
-    """The last transactions at the places that were given, until the server is told of them."""
+    """The last transactions before the places that were given, until the server is told of them.
+
+    >>> given = GivenTransactions(LogWitness("server 1", 0, 16, 16, None, frozenset()))
+    >>> given.add(48, None)
+    >>> given.add(80, LastTransaction(lsn=64, at=9, xid=7))
+    >>> given.before(70), given.before(80).last.lsn
+    (None, 64)
+    """
 
     def __init__(self, witness: LogWitness) -> None:
-        self._witness = witness
-        self._given: Final[deque[tuple[int, LastTransaction]]] = deque()
+        self._witness: Final = witness
+        self._given: Final[deque[tuple[int, LastTransaction | None]]] = deque()
 
-    def given(self, place: int, last: LastTransaction | None) -> None:
-        """Take in that everything before a place was given, and the last transaction of it."""
-        if last is not None and (not self._given or self._given[-1][1] != last):
-            self._given.append((place, last))
+    def add(self, place: int, last: LastTransaction | None) -> None:
+        """Take in that everything before a place was given, and the last transaction of it that was read here."""
+        self._given.append((place, last))
 
-    def before(self, place: int) -> LogWitness:
-        """Return the witness for a place that was given; nobody asks for less any more."""
-        self._witness = replace(self._witness, before=place)
+    def before(self, place: int) -> LogWitness | None:
+        """Return the witness for a place, None where none was given there; nobody asks for less any more.
+
+        An epoch of an earlier connection may end where this one gave nothing.
+        """
+        found: LogWitness | None = None
         while self._given and self._given[0][0] <= place:
-            self._witness = replace(self._witness, last=self._given.popleft()[1])
-        return self._witness
+            given, last = self._given.popleft()
+            if given == place:
+                found = replace(self._witness, before=place, last=last or self._witness.last)
+        return found
 
 
 def remembered(folder: str, known: LogWitness) -> LogWitness:
