@@ -55,10 +55,11 @@ def test_a_truncate_ends_the_outputs_of_its_table_alone(shop: Shop) -> None:
     assert {one.state for one in tg.status(shop.flow()).outputs} == {"failed"}
 
 
-def test_the_server_keeps_its_log_until_the_ended_outputs_are_dropped(shop: Shop, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["TRUNCATE orders", "DROP TABLE orders"])
+def test_the_server_keeps_its_log_until_the_ended_outputs_are_dropped(shop: Shop, end: str) -> None:
     shop.catch_up()
     before = shop.confirmed()
-    shop.do("TRUNCATE orders")
+    shop.do(end)
     shop.do("INSERT INTO users VALUES (1, 'ada')")
     ended(shop)
     assert shop.ask(f"SELECT '{shop.confirmed()}'::pg_lsn - '{before}'::pg_lsn < 1000") == [(True,)]
