@@ -37,6 +37,8 @@ from tidegauge.remap.fromtime.lsn import Lsn
 __all__ = ["Comparison", "GivenTransactions", "LastTransaction", "LogWitness", "remember", "remembered"]
 
 _FILE: Final = "witness.json"
+_MOST: Final = 16_384
+"""Places that wait for the server to be told of them: it may not be for days, while an output has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class GivenTransactions:
 
     def __init__(self, witness: LogWitness) -> None:
         self._witness: Final = witness
-        self._given: Final[deque[tuple[int, LastTransaction | None]]] = deque()
+        self._given: Final[deque[tuple[int, LastTransaction | None]]] = deque(maxlen=_MOST)
 
     def add(self, place: int, last: LastTransaction | None) -> None:
         """Take in that everything before a place was given, and the last transaction of it that was read here."""
@@ -113,7 +115,8 @@ class GivenTransactions:
     def before(self, place: int) -> LogWitness | None:
         """Return the witness for a place, None where none was given there; nobody asks for less any more.
 
-        An epoch of an earlier connection may end where this one gave nothing.
+        An epoch of an earlier connection may end where this one gave nothing, and of many places the oldest are
+        forgotten. Then the server is told without a witness, and the last one stays.
         """
         found: LogWitness | None = None
         while self._given and self._given[0][0] <= place:
