@@ -47,8 +47,8 @@ BENCHMARKS: Final = (
     "late",
     "kafka",
 )
-APART: Final = ("kafka_large", "kafka_outputs", "late.large", "core.frontiers")
-"""Only run when you name them: three take long, the other is a part of `core`."""
+APART: Final = ("kafka_large", "kafka_outputs", "late.large", "core.frontiers", "postgres_flow")
+"""Only run when you name them: four take long, the other is a part of `core`."""
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "build" / "benchmarks"
 

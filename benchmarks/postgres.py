@@ -22,7 +22,7 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import ORIGIN
 from tidegauge.sources import PostgresSource
 
-__all__ = ["measure"]
+__all__ = ["measure", "pgbench", "thrown_away"]
 
 _REPETITIONS: Final = 3
 _SMALL: Final = """\\set i random(1, 1000000000)
@@ -45,7 +45,7 @@ def measure(room: Room) -> list[Figure]:
         rows, small = room.size(500_000, 20_000), room.size(20_000, 1_000)
         what = {
             f"one transaction of {rows:,} rows": lambda address, _folder: _large(address, rows),
-            f"{small:,} transactions of three changes": lambda address, folder: _pgbench(
+            f"{small:,} transactions of three changes": lambda address, folder: pgbench(
                 server, address, folder, small
             ),
         }
@@ -77,7 +77,7 @@ def _figure(room: Room, server: Server, what: str, work: Callable[[str, Any], in
         begun = time.perf_counter()
         read.until(changes)
         ours.append(changes / (time.perf_counter() - begun))
-        peer.append(changes / _thrown_away(server, address, f"{slot}_peer"))
+        peer.append(changes / thrown_away(server, address, f"{slot}_peer"))
     return Figure(
         f"changes a second, {what}",
         "1/s",
@@ -119,7 +119,7 @@ def _large(address: str, rows: int) -> int:
     return rows
 
 
-def _pgbench(server: Server, address: str, folder: Any, count: int) -> int:
+def pgbench(server: Server, address: str, folder: Any, count: int) -> int:
     script = folder / "small.sql"
     script.write_text(_SMALL)
     command = [server.programs / "pgbench", "-n", "-c", "4", "-t", str(count // 4), "-f", script, address]
@@ -129,7 +129,7 @@ def _pgbench(server: Server, address: str, folder: Any, count: int) -> int:
     return int(inserted) + 2 * count
 
 
-def _thrown_away(server: Server, address: str, slot: str) -> float:
+def thrown_away(server: Server, address: str, slot: str) -> float:
     """Return the seconds in which PostgreSQL's own client reads all that there is."""
     with psycopg.connect(address) as connection:
         [(end,)] = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchall()
