@@ -202,6 +202,15 @@ def test_a_slot_that_somebody_moved_on_gives_too_little_to_go_on(shop: Shop) -> 
     assert first_range(shop, before)
 
 
+def test_a_log_that_ends_before_a_place_at_which_rows_were_read_is_another_one(shop: Shop) -> None:
+    cut_off(shop)
+    before = len(copies(shop))
+    [(end,)] = shop.ask("SELECT pg_current_wal_flush_lsn()::text")
+    progress(shop).attempt(Lsn.parse(end).value + (1 << 30))  # as if the server's files were put back since
+    checked(shop)
+    assert first_range(shop, before)
+
+
 def test_a_key_of_several_columns_is_followed_whatever_its_types(
     logical: Server, tmp_path: Path, monkeypatch: Any
 ) -> None:

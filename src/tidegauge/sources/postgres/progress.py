@@ -1,6 +1,7 @@
 """How far the reading of first rows is: a file of lines. A line is durable before it counts.
 
     {"since": 4711}                             the place where the slot begins
+    {"at": 4800}                                the place of a snapshot under which ranges are read
     {"plan": "a1", "stream": ..., "facts": ...}  a table, how it is stored, and its ranges
     {"of": "a1", "range": 0, "pieces": ...}      a range that is in a file, whole
 
@@ -57,9 +58,11 @@ class RangesPlan:
 
 @dataclass(frozen=True, slots=True)
 class FoundProgress:
-    """The ranges that were read before. since: where the slot begins, 0 where nothing is known. plans: by stream."""
+    """The ranges that were read before. since: where the slot begins, 0 where nothing is known. at: the last
+    place of a snapshot. plans: by stream."""
 
     since: int
+    at: int
     plans: Mapping[str, RangesPlan]
 
 
@@ -76,6 +79,10 @@ class RowsProgress:
         self._append({"since": since})
         synchronise(self.folder)
 
+    def attempt(self, at: int) -> None:
+        """Note that ranges are read under a snapshot at a place."""
+        self._append({"at": at})
+
     def plan(self, stream: str, facts: str, ranges: Sequence[PageRange]) -> RangesPlan:
         """Note how a table is read from now on; nothing of it was read."""
         made = RangesPlan(uuid.uuid4().hex[:12], facts, tuple(ranges))
@@ -91,10 +98,12 @@ class RowsProgress:
 
     def found(self) -> FoundProgress:
         """Return all notes. Ranges whose files are not there count as missing."""
-        since, plans, names = 0, dict[str, RangesPlan](), dict[str, RangesPlan]()
+        since, at, plans, names = 0, 0, dict[str, RangesPlan](), dict[str, RangesPlan]()
         for said in self._lines():
             if "since" in said:
-                since, plans, names = said["since"], {}, {}
+                since, at, plans, names = said["since"], said["since"], {}, {}
+            elif "at" in said:
+                at = max(at, said["at"])
             elif "plan" in said:
                 ranges = tuple(PageRange(*one) for one in said["ranges"])
                 plans[said["stream"]] = names[said["plan"]] = RangesPlan(said["plan"], said["facts"], ranges)
@@ -102,7 +111,7 @@ class RowsProgress:
                 pieces = tuple(SnapshotPiece(**one) for one in said["pieces"])
                 if all(one.there for one in pieces):
                     names[said["of"]].read[said["range"]] = pieces
-        return FoundProgress(since, plans)
+        return FoundProgress(since, at, plans)
 
     def tidy(self) -> None:
         """Remove the files that no range has: of attempts that were cut off."""

@@ -125,6 +125,7 @@ class SnapshotReading:
             task.folder.clear_snapshot()
             self._progress.begin(task.since)
         self._progress.tidy()
+        self._progress.attempt(task.at)
         readers: list[threading.Thread] = []
         try:
             with session(task.place, patient=True) as connection:

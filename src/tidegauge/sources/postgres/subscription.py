@@ -227,10 +227,14 @@ class Replication:
     # The first rows.
 
     def _since_of(self, found: CatalogLook) -> int:
-        """Return where the slot begins if first rows are in files, and it still gives everything from there on."""
-        since, slot = RowsProgress(self._reader.folder.snapshot).found().since, found.slot
-        gives = slot is not None and not slot.lost and (slot.plugin, slot.database) == (PLUGIN, found.database)
-        return since if gives and slot is not None and slot.confirmed == since else 0
+        """Return where the slot begins if first rows are in files, and it still gives everything from there on.
+
+        A log that ends before a place at which rows were read is another one: 0 then.
+        """
+        known, slot = RowsProgress(self._reader.folder.snapshot).found(), found.slot
+        if slot is None or slot.lost or (slot.plugin, slot.database) != (PLUGIN, found.database):
+            return 0
+        return known.since if slot.confirmed == known.since and found.end >= known.at else 0
 
     def _go_on(self, found: CatalogLook, since: int) -> None:
         """Begin to make another slot, one that goes with its session, for the sake of its snapshot."""
