@@ -37,6 +37,7 @@ BENCHMARKS: Final = (
     "epoch",
     "wide",
     "polls",
+    "loads",
     "throughput",
     "sql",
     "following",

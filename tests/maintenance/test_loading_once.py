@@ -216,6 +216,20 @@ def test_of_two_sources_that_could_take_a_load_none_is_guessed(tmp_path: Path) -
         tg.load(flow, "orders", tmp_path / "x.csv")
 
 
+def test_a_flow_that_follows_another_one_is_loaded_through_that(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    owner = shop(tmp_path)
+    follower = tg.Dataflow("report", store=f"sqlite:///{tmp_path}/shop.db")
+    history = follower.source("history", tg.shared(owner, "history"))
+    follower.sink("copy", history, tg.ParquetSink(str(tmp_path / "copy")))
+    with pytest.raises(LoadsNotTaken, match="its sources are those of flow 'shop', which is where to load"):
+        tg.load(follower, "copy", tmp_path / "in" / "1.parquet")
+    tg.load(owner, "orders", tmp_path / "in" / "1.parquet")
+    owner.run("caught-up", engine="local")
+    follower.run("caught-up", engine="local")
+    assert tg.read_arrow(follower, "copy").num_rows == 2
+
+
 def test_columns_of_nulls_are_loaded_and_a_folder_or_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
     flow = shop(tmp_path)
     pq.write_table(pa.table({"name": pa.array([None, None], pa.string())}), tmp_path / "nulls.parquet")
