@@ -380,6 +380,26 @@ def test_two_drivers_of_one_source_list_each_file_once(tmp_path: Path, monkeypat
     assert one.bound == other.bound
 
 
+def test_a_driver_that_loses_a_race_knows_what_the_log_has_and_nothing_else(tmp_path: Path) -> None:
+    put(tmp_path / "in/a.jsonl", 0)
+    put(tmp_path / "in/c.jsonl", 2)
+    one, other = listing(tmp_path), listing(tmp_path)
+
+    def overtake(point: str) -> None:
+        if point == "before stage poll" and not one.epochs:
+            (tmp_path / "in/c.jsonl").unlink()
+            put(tmp_path / "in/b.jsonl", 1)
+            one.look_through()
+
+    other.point = overtake
+    other.begin()
+    other.look_through()
+    assert other.rows() == one.rows() == [0, 1]
+    put(tmp_path / "in/c.jsonl", 2)
+    other.look_through()
+    assert other.rows() == [0, 1, 2]
+
+
 def test_a_log_that_was_emptied_or_damaged_is_named(tmp_path: Path) -> None:
     put(tmp_path / "in/a.jsonl", 1)
     put(tmp_path / "in/b.jsonl", 2)
