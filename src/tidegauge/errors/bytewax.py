@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
     "BytewaxMissing",
@@ -11,6 +11,7 @@ __all__ = [
     "PartitionBlocked",
     "PartitionRaised",
     "PartitionStateNotKept",
+    "SinkUnfit",
 ]
 
 
@@ -78,3 +79,16 @@ class ConnectorUnfit(Transient):
     what = "source {source!r}: list_parts() of {connector} {problem}"
     cause = "a mistake in the connector, or upstream is away"
     remedy = "have it return the names of its partitions, each once, as a list of str"
+
+
+class SinkUnfit(Definite):
+    """A sink of bytewax that cannot be written to as an output."""
+
+    code = "TG-0986"
+    what = "the bytewax sink {connector} of the output {output!r}: {problem}"
+    cause = "item= or the connector does not fit, or the folder has the states of another output"
+    remedy = (
+        "have item= return a pair of a str and a value, and snapshot() plain values (None, bool, int, float, str, "
+        "bytes, datetime, date, timedelta, list, tuple, dict); give each output a folder of its own. Then start "
+        "again: the epoch is given again"
+    )
