@@ -33,6 +33,7 @@ BENCHMARKS: Final = (
     "objects",
     "upserts",
     "postgres",
+    "first_rows",
     "upkeep",
     "epoch",
     "wide",

@@ -1,4 +1,4 @@
-"""Kafka's programs, and what Spark takes for Kafka and Delta, from Maven Central into a cache, all of it pinned.
+"""Kafka's programs, and what Spark takes for Kafka, Delta and PostgreSQL, from Maven Central into a cache, pinned.
 
 Invariant: a JAR is in the cache whole and as pinned, or its name is not there: it is fetched beside the cache,
 checked, and renamed into it. Cached JARs are checked again before each use, so neither a poisoned mirror nor a
@@ -30,7 +30,7 @@ from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.testing import JarsNotFetched, WrongJar
 from tidegauge.testing import ivy
 
-__all__ = ["CENTRAL", "CONNECTOR", "DELTA", "ICEBERG", "KAFKA", "Pin", "cache", "class_path", "pins"]
+__all__ = ["CENTRAL", "CONNECTOR", "DELTA", "ICEBERG", "KAFKA", "POSTGRES", "Pin", "cache", "class_path", "pins"]
 
 KAFKA: Final = "kafka-4.1.1"
 """A broker and its tools."""
@@ -40,6 +40,8 @@ DELTA: Final = "spark-delta-4.4.0"
 """What Spark 4.2 takes in `spark.jars` to read and write Delta tables by itself."""
 ICEBERG: Final = "spark-iceberg-1.12.0"
 """What Spark 4.1 takes in `spark.jars` to read and write tables of Iceberg by itself, and the driver for SQLite."""
+POSTGRES: Final = "spark-postgres-42.7.8"
+"""What Spark takes in `spark.jars` to read tables of PostgreSQL by itself: its JDBC driver."""
 CENTRAL: Final = "https://repo1.maven.org/maven2/"
 _HIDE: Final = Redaction()
 
