@@ -28,9 +28,11 @@ from tests.sources.postgres.test_machine import bound as frontiers_of
 from tests.sources.postgres.test_refusals import connected, received, released
 
 import tidegauge as tg
+from tidegauge.errors.postgressource import SlotsExhausted
 from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.progress import RowsProgress
+from tidegauge.sources.postgres.snapshot import SnapshotReading
 
 ROWS = 60_000
 
@@ -200,6 +202,50 @@ def test_a_slot_that_somebody_moved_on_gives_too_little_to_go_on(shop: Shop) -> 
         connection.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", (shop.slot,))
     checked(shop)
     assert first_range(shop, before)
+
+
+def test_a_server_that_ends_idle_transactions_soon_does_not_end_the_reading(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(task: Any) -> SnapshotReading:
+        """A snapshot that is taken a while after it was exported, as where many changes are read before."""
+        shop.ask("SELECT pg_sleep(0.5)")
+        return SnapshotReading(task)
+
+    monkeypatch.setattr("tidegauge.sources.postgres.subscription.SnapshotReading", late)
+    cut_off(shop)
+    shop.do("UPDATE orders SET who = 'new' WHERE id % 1000 = 0")
+    shop.do(f"ALTER DATABASE {shop.name} SET idle_in_transaction_session_timeout = '100ms'")
+    try:
+        subscription = connected(shop)
+        received(subscription, lambda found: bool(found.frontier))
+        subscription.close()
+    finally:
+        shop.do(f"ALTER DATABASE {shop.name} RESET idle_in_transaction_session_timeout")
+    released(shop)
+    checked(shop)
+
+
+def test_without_room_for_a_second_slot_it_waits_for_some_and_keeps_the_ranges(shop: Shop) -> None:
+    cut_off(shop)
+    known = progress(shop).found().plans["orders"].read
+    taken = list[str]()
+    with psycopg.connect(shop.address, autocommit=True) as connection:
+        try:
+            with suppress(psycopg.errors.ConfigurationLimitExceeded):
+                while True:
+                    taken.append(f"taken_{shop.name}_{len(taken)}")
+                    connection.execute("SELECT pg_create_physical_replication_slot(%s)", (taken[-1],))
+            subscription = connected(shop)
+            with pytest.raises(SlotsExhausted):
+                received(subscription, lambda found: bool(found.frontier))
+            subscription.close()
+        finally:
+            for name in taken[:-1]:
+                connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+    released(shop)
+    assert progress(shop).found().plans["orders"].read == known
+    checked(shop)
 
 
 def test_a_log_that_ends_before_a_place_at_which_rows_were_read_is_another_one(shop: Shop) -> None:

@@ -98,11 +98,15 @@ def session(place: DatabasePlace, *, patient: bool = False) -> Iterator[psycopg.
 
 
 def replicating(place: DatabasePlace) -> psycopg.Connection[Any]:
-    """Return a session of a sender of the log. Raises what `explained` does."""
+    """Return a session of a sender of the log. Raises what `explained` does.
+
+    It may be idle for long: while it exports a snapshot it is in a transaction.
+    """
     import psycopg
 
+    settings = {**SETTINGS, "idle_in_transaction_session_timeout": "0"}
     with explained(place):
-        return psycopg.connect(**_arguments(place, SETTINGS), replication="database", autocommit=True)  # type: ignore[arg-type]
+        return psycopg.connect(**_arguments(place, settings), replication="database", autocommit=True)  # type: ignore[arg-type]
 
 
 def _arguments(place: DatabasePlace, wanted: Mapping[str, str]) -> dict[str, str]:

@@ -63,6 +63,11 @@ _AT_ONCE: Final = 2_000
 """Keys whose rows are read by one statement."""
 
 
+_TIMEOUTS: Final = ("statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout")
+"""What a server, a role or a database may be set to, and would end a long reading. The last one came with 17."""
+_PATIENT: Final = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = ANY (%s)"
+
+
 class _GivenUp(Exception):
     """Somebody else has failed, or the source is closed."""
 
@@ -199,8 +204,7 @@ class SnapshotReading:
         """Begin a transaction that sees what the snapshot does."""
         from psycopg import IsolationLevel, sql
 
-        for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
-            connection.execute(sql.SQL("SET {} = 0").format(sql.Identifier(setting)))
+        connection.execute(_PATIENT, (list(_TIMEOUTS),))
         connection.commit()
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(self._task.name)))
