@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ from tidegauge.errors.loads import (
     NoSuchColumns,
     NothingToLoad,
 )
+from tidegauge.maintenance import loading
+from tidegauge.sources.batches import loading as batches_loading
 
 
 def shop(root: Path, *, late: bool = False) -> tg.Dataflow:
@@ -336,3 +339,25 @@ def test_a_load_that_was_removed_is_lost_to_a_late_output_and_a_disk_that_is_awa
     assert late() == ("failed", "TG-0812")
     (tmp_path / "removed").rename(tmp_path / "loads" / first.name)
     assert late() == ("live", "")
+
+
+def test_a_disk_that_fails_once_the_load_is_there_is_not_said_to_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    write(tmp_path, 1)
+    flow = shop(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(batches_loading, "synchronise", fail)
+        with pytest.raises(LoadNotStaged, match="Input/output error"):
+            tg.load(flow, "orders", tmp_path / "in" / "*.parquet")
+    assert staged(tmp_path) == ["lock"]
+    with monkeypatch.context() as broken:
+        broken.setattr(loading, "synchronise", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            tg.load(flow, "orders", tmp_path / "in" / "*.parquet")
+    with pytest.raises(LoadedAlready):
+        tg.load(flow, "orders", tmp_path / "in" / "*.parquet")
+    assert [n for n, _ in rows(flow)] == [1, 11]

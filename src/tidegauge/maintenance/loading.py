@@ -23,6 +23,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from tidegauge.disk import synchronise
 from tidegauge.engine.local import LocalEngine
 from tidegauge.env import Env
 from tidegauge.errors.base import brief
@@ -108,7 +109,8 @@ def load(
 
     Raises `LoadsNotTaken`, `LoadedAlready`, `NothingToLoad`, `FileNotLoadable`, `FileChangedMeanwhile`,
     `NoSuchColumns`, `UrlGivesNoData`, `LoadNotStaged`, `HttpMissing`, `InvalidArgument`, `UnknownName`, and what
-    object stores refuse. After each of them nothing is loaded.
+    object stores refuse. After each of them nothing is loaded. An `OSError` comes of a disk that could not say
+    whether the load, which is there, stays there when the power fails.
     """
     if all_or_nothing is not True:
         expected = "True: to load some of the files, name them"
@@ -133,6 +135,7 @@ def load(
             made = publish_load(root, folder, _told(addresses), inputs, files)
     except OSError as error:
         raise LoadNotStaged(folder=str(root), detail=brief(error)) from error
+    synchronise(root)
     return Load(
         flow=spec.name,
         output=output,

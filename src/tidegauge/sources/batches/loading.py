@@ -112,7 +112,8 @@ def check_new(root: Path, files: Sequence[LoadFile]) -> None:
 def publish_load(root: Path, folder: Path, path: str, inputs: Sequence[LoadFile], files: Sequence[BatchFile]) -> str:
     """Make the staged files of a folder the load of these inputs, and return its name.
 
-    path: the addresses, for people. Raises `LoadedAlready`, `OSError`.
+    path: the addresses, for people. Raises `LoadedAlready`, and `OSError`; after that nothing is there. The folder of
+    the source is still to be synchronised: what fails then is another thing, for the load can be seen.
     """
     name = load_name(inputs)
     whole = folder / name
@@ -128,7 +129,6 @@ def publish_load(root: Path, folder: Path, path: str, inputs: Sequence[LoadFile]
     with _locked(root):
         check_new(root, inputs)
         whole.rename(root / name)
-        synchronise(root)
     return name
 
 
