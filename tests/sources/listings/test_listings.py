@@ -6,6 +6,7 @@ import gzip
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -419,6 +420,16 @@ def test_a_log_that_was_emptied_or_damaged_is_named(tmp_path: Path) -> None:
     manifest.unlink()
     with pytest.raises(RecordsLost):
         it.rows()
+    it.begin()
+    with pytest.raises(UpstreamRecreated):
+        it.look_through()
+
+
+def test_the_log_of_a_source_of_another_kind_is_no_log_of_files(tmp_path: Path) -> None:
+    put(tmp_path / "in/a.jsonl", 1)
+    it = listing(tmp_path)
+    it.look_through()
+    it.bound = replace(it.bound, details={POLLS: {"digest": it.bound.details[POLLS]["digest"]}})
     it.begin()
     with pytest.raises(UpstreamRecreated):
         it.look_through()

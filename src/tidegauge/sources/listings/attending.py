@@ -88,6 +88,8 @@ def _note(lister: Lister) -> str:
         return f"waiting: {printable(walk.future)} was last changed in the future, by the clock of this machine"
     if lister.ignored:
         return f"{lister.ignored} files have changed since they were listed, and are left unread"
+    if lister.late.note:
+        return lister.late.note
     if walk.passed_over:
         return walk.passed_over
     return "" if walk.seen or walk.after else f"waiting: no file matches {printable(lister.pattern)!r}"

@@ -4,7 +4,8 @@ It is what a `Poller` asks. A poll is as many new files as an epoch takes; while
 where the last poll ended. All that is known of files is learnt from the log: a driver that dies, or
 that loses a race, lists again and finds the same files known.
 
-In order (`ordered`), files are read in the order of their paths, and nothing is known but the last path.
+In order (`ordered`), files are read in the order of their paths, and nothing is known but the last path. When
+there is nothing to do, files that came `late` are looked for now and then.
 
 Invariant: of a file that was listed to its end once, each version that counts is in the log once.
 """
@@ -20,6 +21,7 @@ from tidegauge.objects.listing import Listed
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.listings.entries import ENTRIES, Known, Novelty, digests, said, table_of
+from tidegauge.sources.listings.late import LateFiles
 from tidegauge.sources.listings.staged import manifest_rows
 from tidegauge.sources.listings.walking import Walk
 from tidegauge.sources.polls.log import PollLog
@@ -63,17 +65,26 @@ class Lister:
     _pages: Iterator[list[Listed]] = field(default_factory=lambda: iter(()), init=False)
     _left: Sequence[Listed] = field(default=(), init=False)
     _changed: int = field(default=0, init=False)
+    late: LateFiles = field(init=False)
+    _back: Iterator[list[Listed]] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.late = LateFiles(self.source, self.log.folder)
 
     def __call__(self, state: SourceState | None) -> Brought | None:
         """Return the next new files; None where there are none. Raises `ListedFileChanged`, and what listing does."""
         try:
             return self._next(state)
         except BaseException:
-            self._walk, self._left = None, ()  # the next one lists from the beginning
+            self._walk, self._back, self._left = None, None, ()  # the next one lists from the beginning
             raise
 
     def _next(self, state: SourceState | None) -> Brought | None:
         files, last = _place(state)
+        if self.ordered and files and not last:
+            last = self._highest(files)  # it was not ordered before
+        if self._back is not None:
+            return self._looked_back(self._back, files, last, state)
         if not self.ordered:
             self._learn(files)
         if self._walk is None or (self.ordered and self._walk.after > last):
@@ -87,10 +98,26 @@ class Lister:
             if self.ordered:
                 place["last"] = taken[-1].path
             return Brought(table_of(taken), SourceState(kind=KIND, source_id=self.source, value=place), not ended)
-        if ended:
-            return None
+        if ended and self.ordered and last and self.late.due(self.now()):
+            self._back = Walk(self.pattern, self.now(), self.settle).pages()
+            self.late.begin()
+        return None if ended and self._back is None else self._nothing_yet(state)
+
+    def _nothing_yet(self, state: SourceState | None) -> Brought:
         same = state or SourceState(kind=KIND, source_id=self.source, value=None)
         return Brought(ENTRIES.empty_table(), same, more=True)
+
+    def _looked_back(
+        self, back: Iterator[list[Listed]], files: int, last: str, state: SourceState | None
+    ) -> Brought | None:
+        """Look for files that came late, some pages at a time."""
+        self._learn(files)
+        for _ in range(_PAGES):
+            if (page := next(back, None)) is None or not self.late.hold(page, self._known, last):
+                self.late.end(self.now())
+                self._back, self._known, self._learnt = None, Known(), 0
+                return None
+        return self._nothing_yet(state)
 
     def _learn(self, files: int) -> None:
         """Know what the log has up to a file."""
@@ -99,6 +126,17 @@ class Lister:
             for rows in manifest_rows(self.log, manifest):
                 self._known.add(*digests(rows))
             self._learnt = self.log.after(manifest)
+
+    def _highest(self, files: int) -> str:
+        """Return the last path that the log has up to a file."""
+        at, last = 0, ""
+        while at < files:
+            manifest = self.log.manifest(at)
+            last = max(
+                last, *(path for rows in manifest_rows(self.log, manifest) for path in rows["path"].to_pylist())
+            )
+            at = self.log.after(manifest)
+        return last
 
     def _taken(self, last: str) -> tuple[list[Listed], bool]:
         """Return the next new files of the listing, and whether it has ended with them."""

@@ -98,7 +98,7 @@ class StagedListings:
         log, end = self.log(bound.incarnation), bound.frontier[POLLS]
         if end:
             log.folder.stat()
-            first = int(bound.details[POLLS]["first"])
+            first = int(bound.details[POLLS].get("first", end))  # a source of another kind keeps none
             try:
                 found = log.manifest(first).digest
             except FileNotFoundError:

@@ -102,7 +102,7 @@ class Walk:
     def _files(self, folder: str) -> Iterator[Listed]:
         """Yield the files below a folder, depth first, as their paths are ordered."""
         for name in self._names(folder):
-            path = os.path.join(folder, name)
+            path = f"{folder.rstrip('/')}/{name}"
             if name.endswith("/"):
                 if path >= self.after[: len(path)]:
                     yield from self._files(path[:-1])
@@ -121,16 +121,20 @@ class Walk:
     def _names(self, folder: str) -> list[str]:
         """Return the names in a folder that matter, sorted as paths are: those of folders end with a slash."""
         names: list[str] = []
+        steps = segments(self.pattern)
+        named = matcher(steps[-1]) if _MAGIC.search(steps[-1]) else steps[-1].__eq__
+        here = fits(
+            "/".join((*steps[:-1], "x")), f"{folder}/x".strip("/")
+        )  # whether files count that are right in it
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    path = entry.path
                     if entry.is_dir(follow_symlinks=False):
-                        if may_lead(self.pattern, path):
+                        if may_lead(self.pattern, entry.path):
                             names.append(f"{entry.name}/")
-                    elif fits(self.pattern, path[1:]):
+                    elif here and named(entry.name):
                         names.append(entry.name)
-                    elif entry.is_symlink() and entry.is_dir() and may_lead(self.pattern, path, linked=True):
+                    elif entry.is_symlink() and entry.is_dir() and may_lead(self.pattern, entry.path, linked=True):
                         names.append(f"{entry.name}/")
         except OSError as error:
             if not absent(error):
