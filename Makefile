@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres mariadb kafka s3 azure archives demo demo-late demo-kafka demo-postgres test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
+.PHONY: help setup postgres mariadb mysql kafka s3 azure archives demo demo-late demo-kafka demo-postgres test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -20,6 +20,9 @@ postgres: ## look for PostgreSQL, of which the tests start a server of their own
 
 mariadb: ## look for MariaDB, of which `make long` starts servers of its own
 	@./scripts/mariadb.sh
+
+mysql: ## fetch MySQL 5.6, of which `make long` starts servers of its own
+	@./scripts/mysql.sh
 
 kafka: setup ## fetch Kafka, of which the tests start a broker of their own
 	@$(BIN)/python scripts/kafka.py
@@ -65,12 +68,12 @@ archives: setup kafka ## archive the classes that the tests' JVMs load, so that 
 unit: setup postgres kafka s3 archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
 	$(BIN)/pytest -n 3 $(SPREAD) -m "not long"
 
-long: setup postgres mariadb kafka s3 azure iceberg archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
+long: setup postgres mariadb mysql kafka s3 azure iceberg archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
 	TIDEGAUGE_DEEP=1 $(BIN)/pytest -n 2 $(SPREAD) -m "(long or deep) and not later"
 	@$(MAKE) --no-print-directory mutants MUTANTS=--third
 	@$(MAKE) --no-print-directory oldest
 
-mutants: setup s3 mariadb ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which; --third: every third one)
+mutants: setup s3 mariadb mysql ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which; --third: every third one)
 	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 oldest: setup kafka ## the main job on the oldest versions that are declared, in an environment of their own

@@ -31,6 +31,8 @@ from tests.kafka import topic as topic
 from tests.kafka import topic_name as topic_name
 from tests.mariadb import mariadb as mariadb
 from tests.mariadb import own_mariadb as own_mariadb
+from tests.mysql import mysql as mysql
+from tests.mysql import own_mysql as own_mysql
 from tests.postgres import logical as logical
 from tests.postgres import own_logical as own_logical
 from tests.postgres import own_server as own_server

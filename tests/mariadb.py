@@ -22,6 +22,10 @@ from typing import Any, Final, NoReturn
 import pytest
 from tests.postgres import UNTIL_THE_END, free_port
 
+from tidegauge.remap.fromtime import FromTime
+from tidegauge.remap.fromtime.mariadb import MARIADB
+from tidegauge.remap.frontier import Frontier
+
 INSTALL: Final = (
     "the tests of MariaDB need its server, of version 10.5 or newer: 'sudo apt-get install mariadb-server' (Debian, "
     "Ubuntu), 'brew install mariadb' (macOS)"
@@ -53,7 +57,7 @@ class MariaDb:
         self.settings = {**SETTINGS, **(settings or {})}
         self.folder = Path(tempfile.mkdtemp(prefix="tidegauge-mariadb-"))
         self._user: dict[str, Any] = {}
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 and self.drops_root:
             who = next(name for name in ("mysql", "nobody") if _known(name))
             self._user = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []}
             shutil.chown(self.folder, who)
@@ -62,19 +66,37 @@ class MariaDb:
             self.port = free_port()
             self.take_over(copied.folder / "data")
             return
-        install = [program("mariadb-install-db"), "--no-defaults", f"--datadir={self.folder}/data", "--skip-test-db"]
         done = subprocess.run(
-            [str(one) for one in [*install, "--auth-root-authentication-method=normal"]],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            **self._user,
+            self.installing(), capture_output=True, text=True, check=False, cwd=self.folder, **self._user
         )
         assert done.returncode == 0, f"{done.stdout}{done.stderr}"
         self.start()
-        self.do("CREATE USER ada IDENTIFIED BY 'hunter2'", "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO ada")
+        self.do("CREATE USER ada IDENTIFIED BY 'hunter2'", f"GRANT {self.rights} ON *.* TO ada")
         self.do("GRANT SELECT ON `db%`.* TO ada")
+
+    drops_root = True
+    """Whether the server runs as another user where the tests run as root."""
+    rights = "REPLICATION SLAVE, BINLOG MONITOR"
+    clock: FromTime = MARIADB
+
+    def installing(self) -> list[str]:
+        """The command that makes the server's files."""
+        made = [str(program("mariadb-install-db")), "--no-defaults", f"--datadir={self.folder}/data"]
+        return [*made, "--skip-test-db", "--auth-root-authentication-method=normal"]
+
+    def serving(self) -> list[str]:
+        """The command that serves them."""
+        return [str(program("mariadbd")), "--no-defaults"]
+
+    def end(self) -> Frontier:
+        """How far the log goes."""
+        [(at,)] = self.ask("SELECT @@global.gtid_binlog_pos")
+        return self.clock.parse(at)
+
+    def last(self) -> tuple[str, int]:
+        """The last transaction, as errors name it, and its number."""
+        [(at,)] = self.ask("SELECT @@global.gtid_binlog_pos")
+        return at, int(at.rsplit("-", 1)[1])
 
     def start(self) -> None:
         """Begin to serve, on the port as before if it had one."""
@@ -86,7 +108,7 @@ class MariaDb:
             "socket": f"{self.folder}/socket",
             "pid-file": f"{self.folder}/pid",
         }
-        server = [str(program("mariadbd")), "--no-defaults"]
+        server = self.serving()
         server += [f"--{key}={value}" for key, value in {**self.settings, **where}.items()]
         with (self.folder / "log").open("ab") as log:
             self._shell = subprocess.Popen(
@@ -134,6 +156,10 @@ class MariaDb:
 
         given = {"host": "127.0.0.1", "port": self.port, "user": "root", "database": database, "charset": "utf8mb4"}
         return pymysql.connect(**{**given, **options})
+
+    def spoken(self, statement: str) -> str:
+        """A statement of MariaDB's in this server's own language."""
+        return statement
 
     def do(self, *statements: str, database: str | None = None) -> None:
         """Run statements in one transaction."""

@@ -1,4 +1,4 @@
-"""TG-0332 to TG-0348: MariaDB as a source: its server, its log, its tables and what their changes say.
+"""TG-0332 to TG-0348: MariaDB and MySQL as sources: their servers, logs and tables, and what their changes say.
 
 >>> print(BinlogPurged(source="the database db", needed="3-20", found="it begins after 3-30", said="purged"))
 TG-0338: the log of the database db no longer has what the flow needs, from 3-20 on: it begins after 3-30 (purged)
@@ -31,7 +31,7 @@ _ANEW = "fill new tables: declare the source under another name, with other outp
 
 
 class BinlogServerAway(Transient):
-    """A server of MariaDB that does not answer, or ended the connection."""
+    """A server that does not answer, or ended the connection."""
 
     code = "TG-0332"
     what = "{source} cannot be read at present: {detail}"

@@ -22,9 +22,16 @@ pytestmark = pytest.mark.long
 ORDERS = "id bigint PRIMARY KEY, who text, amount decimal(10, 2)"
 
 
+@pytest.fixture(params=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest) -> MariaDb:
+    """A server of each kind."""
+    found: MariaDb = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-def shop(mariadb: MariaDb, tmp_path: Path) -> Store:
-    found = Store(mariadb, tmp_path)
+def shop(server: MariaDb, tmp_path: Path) -> Store:
+    found = Store(server, tmp_path)
     found.table("orders", ORDERS)
     found.table("users", "id int PRIMARY KEY, name text")
     found.do("INSERT INTO orders SELECT seq, CONCAT('user ', seq), seq * 1.25 FROM seq_1_to_1000")
@@ -55,7 +62,7 @@ def test_the_first_rows_and_every_change_since_are_in_the_tables(shop: Store) ->
     ]
 
 
-def test_t53_a_transaction_of_mariadb_is_in_one_epoch_over_all_tables(shop: Store) -> None:
+def test_t53_a_transaction_of_a_binary_log_is_in_one_epoch_over_all_tables(shop: Store) -> None:
     shop.catch_up()
     for n in range(40):
         shop.do(f"INSERT INTO orders VALUES ({2000 + n}, 'x', 1)", f"INSERT INTO users VALUES ({n}, 'x')")
@@ -85,10 +92,10 @@ def test_metadata_says_which_transaction_a_row_is_of(shop: Store) -> None:
     shop.catch_up(metadata=True)
     before = dt.datetime.now(dt.UTC)
     shop.do("INSERT INTO users VALUES (1, 'ada')")
-    [(gtid,)] = shop.ask("SELECT @@gtid_binlog_pos")
+    end = shop.server.end()
     flow = shop.catch_up(metadata=True)
     [row] = shop.log(flow, "users")
-    assert f"{row['_partition']}-57-{row['_offset']}" in gtid.split(",")
+    assert end[row["_partition"]] == row["_offset"] + 1
     assert int(row["_sequence"]) >> 40 == row["_offset"]
     assert abs(row["_timestamp"] - before) < dt.timedelta(minutes=1)
 
@@ -162,7 +169,7 @@ TYPES: dict[str, tuple[str, list[str], list[Any]]] = {
     ),
     "ti": ("time", ["'-838:59:59'", "'12:00:01'"], ["-838:59:59", "12:00:01"]),
     "t1": ("time(1)", ["'-00:00:00.5'", "'00:00:00'"], ["-00:00:00.5", "00:00:00.0"]),
-    "t6": ("time(6)", ["'-12:34:56.000001'", "'838:59:59.999999'"], ["-12:34:56.000001", "838:59:59.999999"]),
+    "t6": ("time(6)", ["'-12:34:56.000001'", "'837:59:59.999999'"], ["-12:34:56.000001", "837:59:59.999999"]),
     "e": ("enum('happy', 'sad', 'ä,b')", ["'sad'", "'ä,b'"], ["sad", "ä,b"]),
     "s": ("set('a', 'b', 'c')", ["'a,c'", "''"], ["a,c", ""]),
     "b1": ("bit(1)", ["b'1'", "b'0'"], [1, 0]),
@@ -173,15 +180,16 @@ TYPES: dict[str, tuple[str, list[str], list[Any]]] = {
 }
 
 
-def test_each_type_is_the_same_from_the_first_rows_and_from_the_log(mariadb: MariaDb, tmp_path: Path) -> None:
-    shop = Store(mariadb, tmp_path)
+def test_each_type_is_the_same_from_the_first_rows_and_from_the_log(server: MariaDb, tmp_path: Path) -> None:
+    shop = Store(server, tmp_path)
+    types = {name: one for name, one in TYPES.items() if one[0] != "json" or server.clock == MARIADB}
     shop.table(
-        "kinds", "id int PRIMARY KEY, " + ", ".join(f"`{name}` {kind}" for name, (kind, _, _) in TYPES.items())
+        "kinds", "id int PRIMARY KEY, " + ", ".join(f"`{name}` {kind}" for name, (kind, _, _) in types.items())
     )
 
     def insert(first: int) -> tuple[str, str]:
-        rows = [f"({first + n}, {', '.join(values[n] for _, values, _ in TYPES.values())})" for n in range(2)]
-        none = f"({first + 2}{', NULL' * len(TYPES)})"
+        rows = [f"({first + n}, {', '.join(values[n] for _, values, _ in types.values())})" for n in range(2)]
+        none = f"({first + 2}{', NULL' * len(types)})"
         return "SET time_zone = '+00:00'", f"INSERT INTO kinds VALUES {', '.join(rows)}, {none}"
 
     shop.do(*insert(0))
@@ -191,12 +199,12 @@ def test_each_type_is_the_same_from_the_first_rows_and_from_the_log(mariadb: Mar
     rows = sorted(tg.read_arrow(flow, "kinds").to_pylist(), key=lambda row: row["id"])
     assert [row["id"] for row in rows] == [0, 1, 2, 3, 4, 5]
     assert {row["_epoch"] for row in rows[:3]} != {row["_epoch"] for row in rows[3:]}
-    for name, (_, _, expected) in TYPES.items():
+    for name, (_, _, expected) in types.items():
         assert [row[name] for row in rows] == [*expected, None] * 2, name
 
 
-def test_a_value_that_its_column_cannot_have_is_a_bad_record(mariadb: MariaDb, tmp_path: Path) -> None:
-    shop = Store(mariadb, tmp_path)
+def test_a_value_that_its_column_cannot_have_is_a_bad_record(server: MariaDb, tmp_path: Path) -> None:
+    shop = Store(server, tmp_path)
     shop.table("days", "id int PRIMARY KEY, day date, at datetime")
     shop.do("INSERT INTO days VALUES (1, '2026-01-01', '2026-01-01'), (2, '0000-00-00', NULL)")
     shop.catch_up(errors=True)
@@ -220,10 +228,10 @@ def test_a_large_transaction_goes_through_files_which_are_removed(shop: Store, t
     assert list((tmp_path / "my" / "store" / "db" / "spill").iterdir()) == []
 
 
-def test_a_value_larger_than_a_packet_of_the_protocol(mariadb: MariaDb, tmp_path: Path) -> None:
-    shop = Store(mariadb, tmp_path)
+def test_a_value_larger_than_a_packet_of_the_protocol(server: MariaDb, tmp_path: Path) -> None:
+    shop = Store(server, tmp_path)
     shop.table("texts", "id int PRIMARY KEY, large longblob, small text")
-    mariadb.do("SET GLOBAL max_allowed_packet = 134217728")
+    server.do("SET GLOBAL max_allowed_packet = 134217728")
     shop.do("INSERT INTO texts VALUES (1, REPEAT('x', 17000000), 'before')")
     shop.catch_up()
     shop.do("INSERT INTO texts VALUES (2, REPEAT('y', 35000000), 'after'), (3, '', '')")
@@ -235,11 +243,20 @@ def test_a_column_that_is_added_is_left_out_and_the_others_go_on(shop: Store) ->
     shop.catch_up()
     shop.do(
         "INSERT INTO users VALUES (1, 'before')",
-        "ALTER TABLE users ADD COLUMN age int FIRST, ADD INDEX (age)",
-        "INSERT INTO users VALUES (30, 2, 'after')",
+        "ALTER TABLE users ADD COLUMN age int, ADD INDEX (age)",
+        "INSERT INTO users VALUES (2, 'after', 30)",
+        "UPDATE users SET age = 31, name = 'later' WHERE id = 1",
     )
     flow = shop.catch_up()
-    assert shop.held(flow, "users") == [{"id": 1, "name": "before"}, {"id": 2, "name": "after"}]
+    assert shop.held(flow, "users") == [{"id": 1, "name": "later"}, {"id": 2, "name": "after"}]
+
+
+def test_where_the_log_names_columns_one_may_be_added_anywhere(mariadb: MariaDb, tmp_path: Path) -> None:
+    shop = Store(mariadb, tmp_path)
+    shop.table("users", "id int PRIMARY KEY, name text")
+    shop.catch_up()
+    shop.do("ALTER TABLE users ADD COLUMN age int FIRST", "INSERT INTO users VALUES (30, 2, 'after')")
+    assert shop.held(shop.catch_up(), "users") == [{"id": 2, "name": "after"}]
 
 
 def test_progress_that_comes_at_the_end_of_a_call_is_told_by_a_later_one(shop: Store) -> None:
@@ -247,11 +264,11 @@ def test_progress_that_comes_at_the_end_of_a_call_is_told_by_a_later_one(shop: S
     try:
         eventually(lambda: (found := subscription.receive(1000, 0.1)) and found.frontier)
         shop.do("CREATE TABLE other (id int)", "INSERT INTO other VALUES (1)")
-        [(gtids,)] = shop.ask("SELECT @@gtid_binlog_pos")
+        end = shop.server.end()
 
         def told() -> bool:
             found = subscription.receive(1000, 0)
-            return found is not None and MARIADB.parse(gtids).less_equal(found.frontier)
+            return found is not None and end.less_equal(found.frontier)
 
         eventually(told, within=20)
     finally:

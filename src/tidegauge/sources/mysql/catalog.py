@@ -16,27 +16,27 @@ import pyarrow as pa
 from tidegauge.errors.mysqlsource import BinlogKeyMissing, BinlogServerUnfit, BinlogTableUnfit
 from tidegauge.operations import OP
 from tidegauge.sources.database.sequence import SEQUENCE
+from tidegauge.sources.mysql.servers import ServerKind, kind_of
 from tidegauge.sources.mysql.types import arrow_of
 
 __all__ = ["FollowedTable", "ServerLook", "check_server", "columns_of", "look"]
 
 RESERVED: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp", "_epoch"})
 _OLDEST: Final = (10, 5)
+_MYSQL: Final = (5, 6)
+"""The only version of MySQL that was tried."""
 _APPLICABLE: Final = (10, 10)
 """From here on another table has the numbers of collations."""
-_WANTED: Final[Mapping[str, tuple[str, str]]] = {
-    "log_bin": ("1", "start the server with --log-bin"),
-    "binlog_format": ("ROW", "SET GLOBAL binlog_format = 'ROW', and in its configuration"),
-    "binlog_row_image": ("FULL", "SET GLOBAL binlog_row_image = 'FULL', and in its configuration"),
-    "binlog_row_metadata": ("FULL", "SET GLOBAL binlog_row_metadata = 'FULL', and in its configuration"),
-    "log_bin_compress": ("0", "SET GLOBAL log_bin_compress = OFF"),
-}
 _SERVER: Final = (
     "version",
     "server_id",
+    "server_uid",
+    "server_uuid",
     "gtid_binlog_pos",
     "gtid_binlog_state",
     "gtid_domain_id",
+    "gtid_executed",
+    "gtid_purged",
     "lower_case_table_names",
 )
 
@@ -68,6 +68,11 @@ class ServerLook:
     charsets: Mapping[int, str]
     tables: Sequence[FollowedTable]
 
+    @property
+    def kind(self) -> ServerKind:
+        """The kind of the server."""
+        return kind_of(self.settings["version"])
+
 
 def look(connection: Any, names: Sequence[tuple[str, str]]) -> ServerLook:
     """Look at the server and at tables, each a database and a name."""
@@ -75,11 +80,12 @@ def look(connection: Any, names: Sequence[tuple[str, str]]) -> ServerLook:
         cursor.execute("SHOW GLOBAL VARIABLES")
         there = {_text(name): _text(value) for name, value in cursor.fetchall()}
         named = {"ON": "1", "OFF": "0"}
-        settings = {name: named.get(there.get(name, ""), there.get(name, "")) for name in (*_SERVER, *_WANTED)}
         cursor.execute("SELECT @@version")
-        settings["version"] = _text(cursor.fetchone()[0])
+        there["version"] = _text(cursor.fetchone()[0])
+        wanted = kind_of(there["version"]).wanted
+        settings = {name: named.get(there.get(name, ""), there.get(name, "")) for name in (*_SERVER, *wanted)}
         status: Any = None
-        if _version(settings["version"]) >= _OLDEST:  # others are refused, and may not know this
+        if _supported(settings["version"]):  # others are refused, and may not know this
             cursor.execute("SHOW MASTER STATUS")
             status = cursor.fetchone()
         status = status or (b"", b"", b"", b"")
@@ -88,7 +94,6 @@ def look(connection: Any, names: Sequence[tuple[str, str]]) -> ServerLook:
             for name, value in zip(("binlog_do_db", "binlog_ignore_db"), status[2:4], strict=False)
             if value
         )
-        settings["server_uid"] = there.get("server_uid", "")
         cursor.execute("SELECT id, character_set_name FROM information_schema.collations WHERE id IS NOT NULL")
         charsets = {int(number): _text(name) for number, name in cursor.fetchall()}
         if _version(settings["version"]) >= _APPLICABLE:
@@ -136,18 +141,29 @@ def _table(cursor: Any, database: str, name: str) -> FollowedTable:
 def check_server(source: str, found: ServerLook) -> None:
     """Raise `BinlogServerUnfit` for a server whose log does not say enough."""
     version = found.settings["version"]
-    if "MariaDB" not in version:
-        detail = f"it is MySQL {version}, whose transactions have numbers of another kind"
-        raise BinlogServerUnfit(source=source, detail=detail, remedy="only MariaDB can be followed at present")
-    if _version(version) < _OLDEST:
-        raise BinlogServerUnfit(source=source, detail=f"it is {version}", remedy="upgrade it to 10.5, or newer")
+    if not _supported(version):
+        if found.kind.named:
+            raise BinlogServerUnfit(source=source, detail=f"it is {version}", remedy="upgrade it to 10.5, or newer")
+        remedy = "only MariaDB, and MySQL 5.6, can be followed at present"
+        raise BinlogServerUnfit(source=source, detail=f"it is MySQL {version}", remedy=remedy)
     if found.settings["filters"]:
         detail = f"its log leaves out databases ({found.settings['filters']})"
         raise BinlogServerUnfit(source=source, detail=detail, remedy="start the server without these settings")
-    for name, (wanted, remedy) in _WANTED.items():
+    for name, (wanted, remedy) in found.kind.wanted.items():
         is_ = found.settings[name]
         if is_ != wanted:
             raise BinlogServerUnfit(source=source, detail=f"its {name} is {is_ or 'not there'!r}", remedy=remedy)
+
+
+def _supported(shown: str) -> bool:
+    """Whether a version of a server can be followed.
+
+    >>> [_supported(one) for one in ("10.11.19-MariaDB", "10.4.1-MariaDB", "5.6.14-log", "5.7.44", "8.0.36")]
+    [True, False, True, False, False]
+    """
+    if "MariaDB" in shown:
+        return _version(shown) >= _OLDEST
+    return re.match(rf"{_MYSQL[0]}\.{_MYSQL[1]}\.", shown) is not None
 
 
 def _version(shown: str) -> tuple[int, int]:

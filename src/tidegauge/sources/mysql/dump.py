@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import struct
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from tidegauge.errors.mysqlsource import BinlogBroken, BinlogServerAway
+from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.mysql.events import FORMAT, HEADER, ROTATE, checksummed, unsummed
 from tidegauge.sources.mysql.sessions import ServerPlace, error_of, explained, opened
 
@@ -23,16 +25,29 @@ SILENCE: Final = 35.0
 """Seconds without a sign of life after which the server is taken to be away."""
 _HEARTBEAT: Final = 10_000_000_000
 """Nanoseconds."""
-_REGISTER, _DUMP = 0x15, 0x12
+_REGISTER, _DUMP, _DUMP_AFTER = 0x15, 0x12, 0x1E
+_BY_SET: Final = 0x04
 _MOST: Final = 0xFFFFFF
 """Bytes of the largest packet, which goes on in the next one."""
 _READ: Final = 1 << 20
+
+
+def gtid_set(executed: Frontier) -> bytes:
+    """Return a set of MySQL's transactions as its protocol writes it.
+
+    >>> gtid_set(Frontier({"3e11fa47-71ca-11e1-9e33-c80aa9429562": 4})).hex()
+    '01000000000000003e11fa4771ca11e19e33c80aa9429562010000000000000001000000000000000400000000000000'
+    """
+    known = [(uuid.UUID(server).bytes, next_) for server, next_ in sorted(executed.items()) if next_ > 1]
+    return struct.pack("<Q", len(known)) + b"".join(sid + struct.pack("<QQQ", 1, 1, next_) for sid, next_ in known)
 
 
 class LogStream:
     """One session. Its methods are called one at a time. name: tells readers apart: a server keeps one of each."""
 
     def __init__(self, place: ServerPlace, name: str) -> None:
+        self.answered = False
+        """Whether the server has begun to send the log, so it has the place."""
         self._place: Final = place
         # The same for each connection, so that the server ends the one of a driver that was killed.
         self._number: Final = 0x80000000 | int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
@@ -67,22 +82,37 @@ class LogStream:
 
     def start(self, state: str, needed: str, found: str) -> None:
         """Begin to receive all transactions after a position: the server's own text. needed, found: for people."""
+        settings = {
+            "mariadb_slave_capability": 4,
+            "slave_connect_state": state,
+            "slave_gtid_strict_mode": 0,
+            "slave_gtid_ignore_duplicates": 0,
+        }
+        self._begin(settings, _DUMP, struct.pack("<IHI", 4, 0, self._number), needed, found)
+
+    def start_after(self, executed: Frontier, needed: str, found: str) -> None:
+        """Begin to receive all transactions of a MySQL that are not in a set. needed, found: for people."""
+        said = struct.pack("<HIIQ", _BY_SET, self._number, 0, 4)
+        known = gtid_set(executed)
+        mine = str(uuid.uuid5(uuid.NAMESPACE_OID, str(self._number)))  # the server ends another reader of this name
+        self._begin({"slave_uuid": mine}, _DUMP_AFTER, said + struct.pack("<I", len(known)) + known, needed, found)
+
+    def _begin(self, settings: Mapping[str, object], command: int, said: bytes, needed: str, found: str) -> None:
         self._needed, self._found = needed, found
         with explained(self._place):
             with self._connection.cursor() as cursor:
-                cursor.execute("SET @mariadb_slave_capability = 4")
                 cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
-                cursor.execute("SET @slave_connect_state = %s", (state,))
-                cursor.execute("SET @slave_gtid_strict_mode = 0")
-                cursor.execute("SET @slave_gtid_ignore_duplicates = 0")
                 cursor.execute(f"SET @master_heartbeat_period = {_HEARTBEAT}")
-            self._connection._execute_command(_DUMP, struct.pack("<IHI", 4, 0, self._number))  # noqa: SLF001
+                for name, value in settings.items():
+                    cursor.execute(f"SET @{name} = %s", (value,))
+            self._connection._execute_command(command, said)  # noqa: SLF001
         self._heard = time.monotonic()
 
     def events(self, seconds: float) -> Iterator[bytes]:
         """Yield the events that are here, without their checksums, and wait for the first one at most so long."""
         for packet in self._packets(seconds):
             if packet[0] == 0:
+                self.answered = True
                 event = packet[1:]
                 if len(event) < HEADER.size or len(event) != int.from_bytes(event[9:13], "little"):
                     raise BinlogBroken(event=repr(event[:40]), problem="it has not the size that it says")

@@ -12,6 +12,7 @@ Invariant: an event that cannot be read raises `BinlogBroken`; nothing is guesse
 from __future__ import annotations
 
 import struct
+import uuid
 import zlib
 from dataclasses import dataclass
 from typing import Final
@@ -21,7 +22,7 @@ from tidegauge.errors.mysqlsource import BinlogBroken
 __all__ = [
     "CONSEQUENT",
     "FORMAT",
-    "GTID",
+    "GTIDS",
     "HEADER",
     "INCIDENT",
     "QUERY",
@@ -39,7 +40,9 @@ __all__ = [
 ]
 
 HEADER: Final = struct.Struct("<IBIIIH")
-QUERY, ROTATE, FORMAT, XID, TABLE_MAP, INCIDENT, XA_PREPARE, GTID = 2, 4, 15, 16, 19, 26, 38, 162
+QUERY, ROTATE, FORMAT, XID, TABLE_MAP, INCIDENT, XA_PREPARE = 2, 4, 15, 16, 19, 26, 38
+_OF_MARIADB, _OF_MYSQL = 162, 33
+GTIDS: Final = frozenset({_OF_MARIADB, _OF_MYSQL})
 INSERTED, UPDATED, DELETED = range(3)
 ROWS: Final = {
     23: (INSERTED, 1),
@@ -50,7 +53,7 @@ ROWS: Final = {
     32: (DELETED, 2),
 }
 """Of each type of event with rows, the operation, and the version of its layout."""
-CONSEQUENT: Final = frozenset({3, 5, 13, 14, 27, 160, 161, 163, 164})
+CONSEQUENT: Final = frozenset({3, 5, 13, 14, 27, 28, 29, 35, 160, 161, 163, 164})
 """Types that change no row of a table: stops, heartbeats, texts of statements, positions, keys of encryption, and the
 settings of statements, which are refused themselves where they count."""
 _STANDALONE, _PREPARED_XA = 1, 64
@@ -58,7 +61,8 @@ _STANDALONE, _PREPARED_XA = 1, 64
 
 @dataclass(frozen=True, slots=True)
 class Gtid:
-    """The beginning of a transaction. standalone: it is one statement, and nothing ends it."""
+    """The beginning of a transaction. domain: or the server's UUID, of MySQL. standalone: it is one statement, and
+    nothing ends it; of MySQL until its BEGIN has come."""
 
     domain: str
     sequence: int
@@ -68,7 +72,8 @@ class Gtid:
     prepared: bool
 
     def __str__(self) -> str:
-        return f"{self.domain}-{self.server}-{self.sequence}"
+        by_server = "-" in self.domain
+        return f"{self.domain}:{self.sequence}" if by_server else f"{self.domain}-{self.server}-{self.sequence}"
 
 
 def packed(data: bytes, at: int) -> tuple[int, int]:
@@ -96,8 +101,16 @@ def unsummed(event: bytes) -> bytes:
 
 
 def gtid_of(event: bytes) -> Gtid:
-    """Return what a GTID says."""
-    at, _, server, *_ = HEADER.unpack_from(event)
+    """Return what a GTID says.
+
+    >>> body = bytes([1]) + uuid.UUID("3e11fa47-71ca-11e1-9e33-c80aa9429562").bytes + struct.pack("<Q", 7)
+    >>> str(gtid_of(HEADER.pack(0, 33, 1, 44, 0, 0) + body))
+    '3e11fa47-71ca-11e1-9e33-c80aa9429562:7'
+    """
+    at, kind, server, *_ = HEADER.unpack_from(event)
+    if kind == _OF_MYSQL:
+        _, sid, number = struct.unpack_from("<B16sQ", event, HEADER.size)
+        return Gtid(str(uuid.UUID(bytes=sid)), number, server, at * 1_000_000, standalone=True, prepared=False)
     sequence, domain, flags = struct.unpack_from("<QIB", event, HEADER.size)
     return Gtid(str(domain), sequence, server, at * 1_000_000, bool(flags & _STANDALONE), bool(flags & _PREPARED_XA))
 

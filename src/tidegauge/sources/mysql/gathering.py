@@ -13,7 +13,8 @@ domain. What the log does not tell row by row, or not in one order, raises `Binl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,10 +22,11 @@ import numpy as np
 from tidegauge.errors.mysqlsource import BinlogBroken, BinlogTableChanged, BinlogTableTruncated, BinlogUnfit
 from tidegauge.sources.database.records import INLINE
 from tidegauge.sources.mysql import events
+from tidegauge.sources.mysql.catalogued import named
 from tidegauge.sources.mysql.chunks import FILED, INDEX, RowsChunk
 from tidegauge.sources.mysql.events import HEADER, Gtid
 from tidegauge.sources.mysql.marks import ReadTransaction
-from tidegauge.sources.mysql.shapes import shape_of
+from tidegauge.sources.mysql.shapes import LoggedTable, shape_of
 from tidegauge.sources.mysql.statements import meaning
 
 __all__ = ["FILED_FROM", "EventGathering"]
@@ -60,7 +62,8 @@ class EventGathering:
 
     source: for people. streams: the names of streams by database and table. domain: the only one whose transactions
     change the followed tables. charsets: names by the numbers of collations. write: writes the bytes of a transaction
-    to a file, and returns its path and where they begin there.
+    to a file, and returns its path and where they begin there. tables: of each stream its columns by their places,
+    where the log names none; its numbers have no gaps then.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class EventGathering:
         reached: Mapping[str, int],
         charsets: Mapping[int, str],
         write: Callable[[int, bytes], tuple[str, int]],
+        tables: Mapping[str, LoggedTable] | None = None,
     ) -> None:
         self.reached: Final = dict(reached)
         self.size = 0
@@ -84,6 +88,7 @@ class EventGathering:
         self._domain: Final = domain
         self._charsets: Final = charsets
         self._write: Final = write
+        self._known: Final = tables
         self._gtid: Gtid | None = None
         self._bytes = 0
         self._shapes: Final[dict[bytes, _KnownTable]] = {}
@@ -112,7 +117,7 @@ class EventGathering:
             self._rows(event, *events.ROWS[kind])
         elif kind == events.TABLE_MAP:
             self._tables[event[HEADER.size : HEADER.size + 6]] = self._table(event)
-        elif kind == events.GTID:
+        elif kind in events.GTIDS:
             self._begin(events.gtid_of(event), event)
         elif kind == events.XID:
             self._end()
@@ -135,6 +140,8 @@ class EventGathering:
         if gtid.sequence < self.reached.get(gtid.domain, 0):
             last = self.reached[gtid.domain] - 1
             raise self._unfit(f"the numbers of its domain go back: the last one was {last}")
+        if self._known is not None and gtid.sequence != max(1, self.reached.get(gtid.domain, 0)):
+            raise self._unfit(f"it comes after {self.reached.get(gtid.domain, 1) - 1}: those in between are missing")
 
     def _table(self, event: bytes) -> _KnownTable:
         body = event[HEADER.size :]
@@ -148,7 +155,8 @@ class EventGathering:
             if not stream:
                 known = _KnownTable("", "", 0, b"")
             else:
-                shape = shape_of(event, self._charsets)
+                names = None if self._known is None else partial(named, self._known[stream])
+                shape = shape_of(event, self._charsets, names)
                 count = len(shape.columns)
                 present = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
                 known = _KnownTable(stream, shape.encoded(), count, present)
@@ -172,7 +180,7 @@ class EventGathering:
             at += int.from_bytes(event[at : at + 2], "little")
         count, at = events.packed(event, at)
         bitmaps = 2 if done == events.UPDATED else 1
-        if count != table.columns or event[at : at + bitmaps * len(table.present)] != table.present * bitmaps:
+        if count != table.columns or not _full(event[at : at + bitmaps * len(table.present)], table.present):
             raise self._unfit("its rows have not all columns: binlog_row_image was not FULL")
         images = event[at + bitmaps * len(table.present) :]
         pending = self._pending.get(table.stream)
@@ -188,7 +196,8 @@ class EventGathering:
 
     def _check(self, gtid: Gtid) -> None:
         if gtid.domain != self._domain:
-            raise self._unfit(f"it is of the domain {gtid.domain}, and the order of two domains is not defined")
+            of = "server" if "-" in gtid.domain else "domain"
+            raise self._unfit(f"it is of the {of} {gtid.domain}, and the order of two {of}s is not defined")
         if gtid.prepared:
             raise self._unfit("it was prepared by XA, and is in the log before it is committed")
         if self._bytes > _MOST:
@@ -199,6 +208,8 @@ class EventGathering:
         word = statement[:9].upper().rstrip(" ;")
         if gtid is None:
             raise BinlogBroken(event=f"the statement {statement[:60]!r}", problem="it stands in no transaction")
+        if word == "BEGIN" and gtid.standalone:
+            self._gtid = replace(gtid, standalone=False)
         if word == "BEGIN" or word.startswith(("SAVEPOINT", "XA START")):
             return
         if word == "COMMIT":
@@ -216,7 +227,7 @@ class EventGathering:
                 self._end()
 
     def _means(self, gtid: Gtid, database: str, statement: str) -> None:
-        found = meaning(database, statement, self._streams.keys())
+        found = meaning(database, statement, self._streams.keys(), named=self._known is None)
         shown = " ".join(statement.split())[:200]
         if found is None:
             return
@@ -256,3 +267,14 @@ class EventGathering:
 
     def _unfit(self, problem: str) -> BinlogUnfit:
         return BinlogUnfit(gtid=str(self._gtid), source=self._source, problem=problem)
+
+
+def _full(bitmaps: bytes, present: bytes) -> bool:
+    """Whether bitmaps have all bits of one that means all columns. MySQL sets those behind the last column as well.
+
+    >>> _full(b"\\x03\\xff", b"\\x03"), _full(b"\\x03\\x02", b"\\x03"), _full(b"", b"\\x03")
+    (True, False, False)
+    """
+    size, wanted = len(present), int.from_bytes(present, "little")
+    parts = [int.from_bytes(bitmaps[at : at + size], "little") for at in range(0, len(bitmaps), size)]
+    return bool(parts) and all(part & wanted == wanted for part in parts)

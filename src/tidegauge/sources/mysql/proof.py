@@ -12,7 +12,7 @@ import datetime as dt
 from typing import Final
 
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.sources.mysql.events import GTID, HEADER, gtid_of
+from tidegauge.sources.mysql.events import GTIDS, HEADER, gtid_of
 from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.sources.mysql.marks import LogMark, ReadTransaction
 
@@ -43,7 +43,7 @@ class LogProof:
 
         Raises `UpstreamRecreated` where the first one is not that of the mark, or is not there.
         """
-        if event[4] == GTID:
+        if event[4] in GTIDS:
             gtid = gtid_of(event)
             ours = gtid.domain == self._domain
             self._within = ours and gtid.sequence < self._before

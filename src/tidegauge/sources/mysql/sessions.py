@@ -30,14 +30,18 @@ pymysql: Final = library("pymysql")
 
 _SETTINGS: Final = (
     "SET time_zone = '+00:00', sql_mode = 'NO_ENGINE_SUBSTITUTION', character_set_results = 'utf8mb4', "
-    "max_statement_time = 0, net_write_timeout = 600"
+    "net_write_timeout = 600"
 )
+_OF_MARIADB: Final = "SET max_statement_time = 0"
 _PATIENCE: Final = 30
 """Seconds after which an answer is given up."""
 _SHOWN: Final = 400
 _LOGIN: Final = frozenset({1044, 1045, 1049, 1698})
 _RIGHT: Final = frozenset({1142, 1143, 1227})
-GRANT: Final = "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO ...; GRANT SELECT ON the tables TO ..."
+GRANT: Final = (
+    "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO ... (on MySQL: REPLICATION SLAVE, REPLICATION CLIENT, "
+    "RELOAD); GRANT SELECT ON the tables TO ..."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ def session(place: ServerPlace) -> Iterator[Any]:
         try:
             with connection.cursor() as cursor:
                 cursor.execute(_SETTINGS)
+                if "MariaDB" in connection.get_server_info():
+                    cursor.execute(_OF_MARIADB)
             yield connection
         finally:
             connection.close()

@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -27,6 +27,7 @@ _META: Final = {4: 1, 5: 1, 249: 1, 250: 1, 251: 1, 252: 1, 255: 1, 245: 1, 15: 
 _META_TIMES: Final = {17: 1, 18: 1, 19: 1, 140: 1, 141: 2, 247: 2, 248: 2}
 _SIGNED: Final = frozenset({1, 2, 3, 4, 5, 8, 9, 13, 246})
 _TEXTUAL: Final = frozenset({15, 249, 250, 251, 252, 253, 254})
+Names = Callable[[Sequence[int], Sequence[int]], tuple[Sequence["ShapeColumn"], tuple[int, ...]]]
 _ENUM, _SET, _STRING = 247, 248, 254
 
 
@@ -66,18 +67,19 @@ class LoggedTable:
         return LoggedTable(found["database"], found["table"], columns, tuple(found["key"]))
 
 
-def shape_of(event: bytes, charsets: Mapping[int, str]) -> LoggedTable:
-    """Return the shape that a TABLE_MAP tells. charsets: names by the numbers of collations.
+def shape_of(event: bytes, charsets: Mapping[int, str], names: Names | None = None) -> LoggedTable:
+    """Return the shape that a TABLE_MAP tells. charsets: names by the numbers of collations. names: returns the
+    columns of the types and what they need, where the log has no names, and then the indices of the primary key.
 
-    Raises `BinlogBroken`, also where it has no names.
+    Raises `BinlogBroken`, also where there are no names, and what `names` does.
     """
     try:
-        return _shape(event, charsets)
+        return _shape(event, charsets, names)
     except (IndexError, KeyError, ValueError) as error:
         raise BinlogBroken(event="TABLE_MAP", problem=f"its parts do not add up ({error!r})") from None
 
 
-def _shape(event: bytes, charsets: Mapping[int, str]) -> LoggedTable:
+def _shape(event: bytes, charsets: Mapping[int, str], named: Names | None) -> LoggedTable:
     at = HEADER.size + 8
     names = []
     for _ in range(2):
@@ -101,12 +103,14 @@ def _shape(event: bytes, charsets: Mapping[int, str]) -> LoggedTable:
         metas.append(meta)
     if at != end:
         raise ValueError("types")
+    if named is not None:
+        columns, key = named(types, metas)
+        return LoggedTable(names[0], names[1], tuple(columns), key)
     fields = dict(_fields(event, end + (count + 7) // 8))
     if 4 not in fields:
         problem = f"it has no names of columns: binlog_row_metadata was not FULL when {'.'.join(names)} was changed"
         raise BinlogBroken(event="TABLE_MAP", problem=problem)
-    columns = _columns(types, metas, fields, charsets)
-    return LoggedTable(names[0], names[1], tuple(columns), tuple(_key(fields)))
+    return LoggedTable(names[0], names[1], tuple(_columns(types, metas, fields, charsets)), tuple(_key(fields)))
 
 
 def _string(first: int, second: int) -> tuple[int, int]:

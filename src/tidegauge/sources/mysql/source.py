@@ -1,4 +1,4 @@
-"""`MySqlSource`: tables of a MariaDB, as they were when the flow began, and every change since.
+"""`MySqlSource`: tables of a MariaDB or a MySQL, as they were when the flow began, and every change since.
 
     database -> binary log -> one reader in the driver -> chunks of transactions -> tasks: rows with `_op` -> N tables
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from tidegauge import secrets
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.postgressource import FolderDamaged
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.fromtime.mariadb import MARIADB
@@ -35,6 +36,7 @@ from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.address import ServerAddress, address_of
 from tidegauge.sources.mysql.catalog import check_server, columns_of, look
 from tidegauge.sources.mysql.chunks import decoded
+from tidegauge.sources.mysql.servers import MARIADB_SERVER, ServerKind, kind_named
 from tidegauge.sources.mysql.sessions import ServerPlace, session
 from tidegauge.sources.mysql.subscription import BinlogSetup, BinlogSubscription
 from tidegauge.sources.protocol import OnBadRecord
@@ -42,11 +44,13 @@ from tidegauge.sources.protocol import OnBadRecord
 __all__ = ["MySqlSource"]
 
 _LONGEST: Final = 64
+_SERVER: Final = "server.json"
+"""The kind of the server, as it was found first."""
 
 
 @dataclass(frozen=True)
 class MySqlSource:
-    """Follow tables of a MariaDB by its binary log: their rows first, and then every change.
+    """Follow tables of a MariaDB or a MySQL by its binary log: their rows first, and then every change.
 
     Each table is a stream: `flow.source("shop_db", tg.MySqlSource(...)).table("orders")`. Its rows are those of the
     table with `_op` and `_sequence`, see [rows with operations](rows-with-operations.md).
@@ -57,7 +61,8 @@ class MySqlSource:
         password: a reference, `env:NAME` or `file:PATH`. None for a user without a password.
         folder: where the first rows, and large transactions, wait until all outputs have them. It must outlive the
             driver; on a cluster, all machines must see it. Each source has a folder of its own in it.
-        metadata: add `_partition` (the domain of the GTID), `_offset` (its number) and `_timestamp` (its time).
+        metadata: add `_partition` (the domain of the GTID; of MySQL the server), `_offset` (its number) and
+            `_timestamp` (its time).
 
     Raises `InvalidArgument`, `SecretInClear`; and, when the columns are looked up for the first time, the errors
     TG-0332 to TG-0337 for a server that cannot be followed.
@@ -91,8 +96,8 @@ class MySqlSource:
 
     @property
     def from_time(self) -> FromTime:
-        """The server's clock."""
-        return MARIADB
+        """The server's clock. Looks the server up, unless the source's folder knows its kind."""
+        return MARIADB if self.owner is None else self._kind.clock
 
     @property
     def streams(self) -> Mapping[str, pa.Schema]:
@@ -124,7 +129,8 @@ class MySqlSource:
         """Return a subscription from a position on. See `BinlogSubscription` for what it raises."""
         flow, called = self.owner or ("", "")
         reader = f"{flow}/{called} {self._folder.path}"
-        setup = BinlogSetup(self._place, called, reader, self._names, self._columns(), self._folder)
+        columns = self._columns()
+        setup = BinlogSetup(self._place, called, self._kind, reader, self._names, columns, self._folder)
         return BinlogSubscription(setup, start, bound)
 
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
@@ -147,10 +153,21 @@ class MySqlSource:
     def _columns(self) -> Mapping[str, pa.Schema]:
         return first_declared(self._folder, [".".join(name) for name in self._names.values()], self._look)
 
+    @property
+    def _kind(self) -> ServerKind:
+        self._columns()
+        try:
+            noted = self._folder.noted(_SERVER)
+            return MARIADB_SERVER if noted is None else kind_named(noted["clock"])  # none: by a version before MySQL
+        except (ValueError, KeyError, TypeError) as error:
+            raise FolderDamaged(path=f"{self._folder.path}/{_SERVER}", detail=repr(error)) from None
+
     def _look(self) -> Mapping[str, pa.Schema]:
         with session(self._place) as connection:
             found = look(connection, list(self._names.values()))
         check_server(self._place.shown, found)
+        if self._folder.columns() is None:
+            self._folder.note(_SERVER, {"clock": found.kind.clock.kind}, durable=True)
         return {str(table): columns_of(self._place.shown, table) for table in found.tables}
 
 

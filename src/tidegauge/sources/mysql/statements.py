@@ -43,6 +43,7 @@ _HARMLESS: Final = re.compile(
     r"|(ENABLE|DISABLE)\s+KEYS\b|ALTER\s+INDEX\b|NOWAIT\b|WAIT\b|STATS_\w+\b",
     re.IGNORECASE,
 )
+_PLACED: Final = re.compile(r"\b(FIRST|AFTER)\b", re.IGNORECASE)
 _CASCADES: Final = re.compile(r"\bON\s+(DELETE|UPDATE)\s+(CASCADE|SET\s+NULL)\b", re.IGNORECASE)
 """Rows that a foreign key changes are not in the log."""
 _UNSEEN: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "SELECT", "EXECUTE"})
@@ -57,12 +58,20 @@ class Meaning:
     table: str
 
 
-def meaning(database: str, statement: str, followed: Collection[tuple[str, str]]) -> Meaning | None:
-    """Return what a statement means for followed tables, each a database and a name; None where it means nothing."""
+def meaning(
+    database: str, statement: str, followed: Collection[tuple[str, str]], *, named: bool = True
+) -> Meaning | None:
+    """Return what a statement means for followed tables, each a database and a name; None where it means nothing.
+
+    named: whether rows name their columns. Without names a column may come behind the others only.
+
+    >>> meaning("shop", "ALTER TABLE orders ADD note text AFTER id", {("shop", "orders")}, named=False)
+    Meaning(kind='changed', table='shop.orders')
+    """
     text = _NOISE.sub(_bare, statement).strip(" \t\r\n(")
     if re.match(r"SET\s+STATEMENT\b", text, re.IGNORECASE):  # with settings of its own before it
         after = (text[found.end() :] for found in re.finditer(r"\bFOR\b", text, re.IGNORECASE))
-        return next(filter(None, (meaning(database, one, followed) for one in after)), None)
+        return next(filter(None, (meaning(database, one, followed, named=named) for one in after)), None)
     first = _FIRST.match(text)
     word = first[0].upper() if first else ""
     touched = [f"{home}.{name}" for home, name in sorted(followed) if _mentions(text, database, home, name)]
@@ -97,6 +106,8 @@ def meaning(database: str, statement: str, followed: Collection[tuple[str, str]]
         if target is None or target not in followed:
             return None
         rest = text[_end(text, r"ALTER\s+(ONLINE\s+)?(IGNORE\s+)?TABLE\s+(IF\s+EXISTS\s+)?") :]
+        if not named and _PLACED.search(rest):
+            return Meaning("changed", f"{target[0]}.{target[1]}")
         harmless = all(_HARMLESS.match(part.strip()) for part in _parts(rest)) and not _CASCADES.search(rest)
         return None if harmless else Meaning("changed", f"{target[0]}.{target[1]}")
     return Meaning("changed", touched[0])

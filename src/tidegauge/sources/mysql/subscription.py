@@ -13,7 +13,6 @@ the flow has, which is read once more (`proof`).
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -33,17 +32,19 @@ from tidegauge.errors.mysqlsource import (
 )
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
-from tidegauge.remap.fromtime.mariadb import MARIADB
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import LogBeginning, SourceFolder
 from tidegauge.sources.database.records import together
 from tidegauge.sources.mysql.catalog import ServerLook, check_server, columns_of, look
+from tidegauge.sources.mysql.catalogued import known_table
 from tidegauge.sources.mysql.chunks import SNAPSHOT, RowsChunk, batch_of
 from tidegauge.sources.mysql.dump import LogStream
 from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.sources.mysql.marks import LogMarks
 from tidegauge.sources.mysql.proof import LogProof
+from tidegauge.sources.mysql.servers import ServerKind, connect_state
 from tidegauge.sources.mysql.sessions import ServerPlace, session
+from tidegauge.sources.mysql.shapes import LoggedTable
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
 from tidegauge.sources.push.protocol import Received
 
@@ -61,10 +62,12 @@ _PATIENCE: Final = 30.0
 class BinlogSetup:
     """What a subscription works with. tables: database and name of the table of each stream. columns: as declared.
 
-    source: its name in the flow. name: tells this reader from others of the server."""
+    source: its name in the flow. kind: what the server was when it was looked at first. name: tells this reader from
+    others of the server."""
 
     place: ServerPlace
     source: str
+    kind: ServerKind
     name: str
     tables: Mapping[str, tuple[str, str]]
     columns: Mapping[str, pa.Schema]
@@ -93,15 +96,19 @@ class BinlogSubscription:
         self._gathering: EventGathering | None = None
         self._proof: LogProof | None = None
         self._reading: FirstRowsReading | None = None
+        self._owed: LogBeginning | None = None
         self._told_end = False
         self._given_to = start
         self._given_at = time.monotonic()
         self._log = LogStream(setup.place, setup.name)
         try:
             self._found = setup.look()
-            self._end = MARIADB.parse(self._found.settings["gtid_binlog_pos"])
-            settings = self._found.settings
-            self.identity = f"server {settings['server_id']} {settings['server_uid']}".strip()
+            kind, settings = self._found.kind, self._found.settings
+            if kind.clock != setup.kind.clock:
+                detail = f"it is {kind.name}, and the flow was begun with {setup.kind.name}"
+                raise BinlogServerUnfit(source=setup.place.shown, detail=detail, remedy="correct the address")
+            self._end = kind.end(setup.place.shown, settings)
+            self.identity = kind.identity(settings)
             if bound.identity and bound.identity != self.identity:
                 raise UpstreamRecreated(source=setup.source, known=bound.identity, found=self.identity)
             if start.less_equal(self._end) and bound.frontier.less_equal(self._end):  # else `end` tells of the loss
@@ -117,14 +124,14 @@ class BinlogSubscription:
             self._told_end = True
             self._given_at = time.monotonic() - _IDLE
             return Received((), self._start, self._end)
-        if self._gathering is None:
+        if self._gathering is None or self._owed is not None:
             return self._first(until)
         return self._stream(self._gathering, limit, until)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Remove the files of rows that are durable now. The server keeps no place for us."""
         record = self._setup.folder.stream()
-        if self._gathering is None or (record is not None and not MARIADB.parse(record.begins).less_equal(frontier)):
+        if self._gathering is None or (record is not None and not self._parsed(record.begins).less_equal(frontier)):
             return
         self._marks.held(frontier[self._domain(record)])
         self._setup.folder.clear_spill(frontier[self._domain(record)])
@@ -143,7 +150,10 @@ class BinlogSubscription:
 
     def _domain(self, record: LogBeginning | None) -> str:
         """Return the domain whose transactions change the tables."""
-        return self._found.settings["gtid_domain_id"] if record is None else record.shapes["domain"]
+        return self._found.settings[self._found.kind.partition] if record is None else record.shapes["domain"]
+
+    def _parsed(self, begins: str) -> Frontier:
+        return self._setup.kind.clock.parse(begins)
 
     def _open(self, bound: Bound) -> None:
         """Begin the stream where it is known where it begins, or begin to read the first rows."""
@@ -153,32 +163,36 @@ class BinlogSubscription:
                 raise self._lost(record.begins, f"{setup.folder.path} is of another server or incarnation")
             record = None
         if self._start:
-            self._begin(self._start, self._domain(record))
+            self._begin(self._start, record)
         elif record is not None and record.point:
             if record.done:
                 raise BinlogPastFirstRows(source=setup.place.shown, gtid=record.begins)
             if setup.folder.whole(record) and set(record.pieces) == set(setup.tables):
+                self._begin(self._parsed(record.begins), record)
+                self._owed = record
                 return
             if bound.frontier:
                 raise self._lost(record.begins, f"files are missing in {setup.folder.path}")
             self._read()
         elif bound.frontier:
-            raise self._lost(MARIADB.render(bound.frontier), f"{setup.folder.path} does not know them")
+            raise self._lost(setup.kind.clock.render(bound.frontier), f"{setup.folder.path} does not know them")
         else:
             self._read()
 
     def _lost(self, gtid: str, detail: str) -> BinlogSnapshotLost:
         return BinlogSnapshotLost(source=self._setup.place.shown, gtid=gtid, detail=detail)
 
-    def _begin(self, frontier: Frontier, domain: str, *, fresh: bool = False) -> None:
+    def _begin(self, frontier: Frontier, record: LogBeginning | None, *, fresh: bool = False) -> None:
         """Begin the stream, once its last transaction before is known to be the flow's. fresh: it has none yet."""
-        setup, before = self._setup, frontier[domain]
+        setup, domain = self._setup, self._domain(record)
+        before = frontier[domain]
         setup.folder.forget_spill(before)
         self._marks = LogMarks(setup.folder, self._incarnation, before=0 if fresh else before)
         streams = {table: stream for stream, table in setup.tables.items()}
         shown, charsets = setup.place.shown, self._found.charsets
         self._given_to = frontier
-        self._gathering = EventGathering(shown, streams, domain, frontier, charsets, setup.folder.spill)
+        spill, tables = setup.folder.spill, None if setup.kind.named else _tables(record)
+        self._gathering = EventGathering(shown, streams, domain, frontier, charsets, spill, tables)
         mark = self._marks.last
         earlier = Frontier({**frontier, domain: max(before - 1, 0) if mark is None else mark.sequence})
         try:
@@ -189,19 +203,31 @@ class BinlogSubscription:
             self._log.close()
             self._proof, self._log = None, LogStream(setup.place, setup.name)
             self._start_log(frontier, frontier)
+            self._prove(self._gathering, None, needed=False)
 
     def _start_log(self, earlier: Frontier, frontier: Frontier) -> None:
-        state = _state(self._setup.place.shown, earlier, self._found.settings["gtid_binlog_state"])
-        needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
-        self._log.start(state, needed, self._oldest())
+        """Begin to receive the log from an earlier frontier on. Raises `BinlogPurged` where it does not have that."""
+        kind, settings, shown = self._setup.kind, self._found.settings, self._setup.place.shown
+        if kind.named:
+            needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
+            self._log.start(connect_state(shown, earlier, settings["gtid_binlog_state"]), needed, self._oldest())
+            return
+        needed = " and ".join(f"{one}:{next_}" for one, next_ in sorted(frontier.items()))
+        purged = " ".join(settings["gtid_purged"].split())
+        found = f"its log begins after {purged or 'nothing'} and ends at {' '.join(settings[kind.position].split())}"
+        if not kind.frontier(shown, settings["gtid_purged"]).less_equal(earlier):
+            raise BinlogPurged(source=shown, needed=needed, found=found, said="gtid_purged")
+        self._log.start_after(earlier, needed, found)
 
-    def _prove(self, gathering: EventGathering, proof: LogProof, *, needed: bool) -> None:
-        """Wait for the transaction before the first one that the flow lacks."""
+    def _prove(self, gathering: EventGathering, proof: LogProof | None, *, needed: bool) -> None:
+        """Wait for the transaction before the first one that the flow lacks; without one, for any answer."""
         until = time.monotonic() + _PATIENCE
-        while proof.found is None and not proof.over and time.monotonic() < until:
+        while time.monotonic() < until:
+            if self._log.answered if proof is None else proof.found is not None or proof.over:
+                break
             for event in self._log.events(0.1):
                 self._take(gathering, event)
-        if proof.found is not None:
+        if proof is not None and proof.found is not None:
             self._marks.given(proof.found)
         elif needed:
             detail = f"it has not sent the last transaction that the flow has within {_PATIENCE:.0f} seconds"
@@ -232,7 +258,7 @@ class BinlogSubscription:
     def _read(self) -> None:
         setup = self._setup
         streams = {stream: (*table, setup.columns[".".join(table)]) for stream, table in setup.tables.items()}
-        self._reading = FirstRowsReading(setup.place, setup.folder, streams)
+        self._reading = FirstRowsReading(setup.place, setup.kind, setup.folder, streams)
 
     def _first(self, until: float) -> Received | None:
         """Go on with the first rows; return all of them once they are whole."""
@@ -240,26 +266,27 @@ class BinlogSubscription:
         if self._reading is not None:
             if not self._reading.steps.go_on(until - time.monotonic()):
                 return None
-            gtids, pieces, domain = self._reading.gtids, self._reading.pieces, self._found.settings["gtid_domain_id"]
+            gtids, pieces, tables = self._reading.gtids, self._reading.pieces, self._reading.tables
+            domain = self._found.settings[setup.kind.partition]
             self._reading = None
-            point = MARIADB.parse(gtids)[domain]
+            point = self._parsed(gtids)[domain]
             if not point:
                 detail = f"its log has no transaction of its own domain, {domain}"
                 raise BinlogServerUnfit(source=setup.place.shown, detail=detail, remedy="change any row")
             with session(setup.place) as connection:  # the log goes on while rows are read
                 self._found = look(connection, [])
-            self._end = self._end.join(MARIADB.parse(self._found.settings["gtid_binlog_pos"]))
-            self._begin(MARIADB.parse(gtids), domain, fresh=True)
+            self._end = self._end.join(setup.kind.end(setup.place.shown, self._found.settings))
             at = time.time_ns() // 1000
-            record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, {"domain": domain})
+            shapes = {"domain": domain, **{f"table {one}": known_table(of).encoded() for one, of in tables.items()}}
+            record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, shapes)
+            self._begin(self._parsed(gtids), record, fresh=True)
             setup.folder.keep_stream(record)
-        found = setup.folder.stream()
-        if found is None or not found.point:
+            self._owed = record
+        found, self._owed = self._owed, None
+        if found is None:
             time.sleep(max(0.0, until - time.monotonic()))  # upstream has lost what is bound: its `end` has said so
             return None
-        frontier = MARIADB.parse(found.begins)
-        if self._gathering is None:
-            self._begin(frontier, self._domain(found))
+        frontier = self._parsed(found.begins)
         self._end = self._end.join(frontier)
         return Received(tuple(_snapshot(found)), frontier, self._end)
 
@@ -299,26 +326,10 @@ class BinlogSubscription:
         return Received(tuple(batches), reached, self._end)
 
 
-def _state(source: str, frontier: Frontier, binlog_state: str) -> str:
-    """Return a frontier as the server wants it, with the server that wrote each of these transactions.
-
-    >>> _state("db", Frontier({"3": 11, "0": 5}), "0-1-4,3-57-30,3-58-9")
-    '0-1-4,3-57-10'
-    """
-    known = [re.fullmatch(r"(\d+)-(\d+)-(\d+)", one.strip()) for one in binlog_state.split(",") if one.strip()]
-    found = []
-    for domain, following in sorted(frontier.items()):
-        last = following - 1
-        if not last:  # all of it, from its first transaction on
-            continue
-        servers = [one[2] for one in known if one is not None and one[1] == domain and int(one[3]) >= last]
-        if len(servers) > 1:
-            detail = f"servers {', '.join(servers)} wrote to the domain {domain} of its log after {last}, in turns"
-            remedy = "only a log that one server writes at a time can be followed at present"
-            raise BinlogServerUnfit(source=source, detail=detail, remedy=remedy)
-        if servers:
-            found.append(f"{domain}-{servers[0]}-{last}")
-    return ",".join(found)
+def _tables(record: LogBeginning | None) -> Mapping[str, LoggedTable]:
+    """Return the columns of each stream's table by their places, as they were with the first rows."""
+    shapes = {} if record is None else record.shapes
+    return {name[6:]: LoggedTable.decoded(text) for name, text in shapes.items() if name.startswith("table ")}
 
 
 def _snapshot(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:

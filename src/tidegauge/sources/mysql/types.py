@@ -23,7 +23,13 @@ import pyarrow as pa
 
 __all__ = ["CODECS", "arrow_of"]
 
-CODECS: Final[Mapping[str, str]] = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "ascii": "ascii", "latin1": "cp1252"}
+CODECS: Final[Mapping[str, str]] = {
+    "utf8mb4": "utf-8",
+    "utf8mb3": "utf-8",
+    "utf8": "utf-8",
+    "ascii": "ascii",
+    "latin1": "cp1252",
+}
 """The charsets of text that are read."""
 _SIGNED: Final[Mapping[str, Any]] = {
     "tinyint": pa.int8(),
