@@ -156,6 +156,22 @@ def test_a_set_with_a_gap_is_refused(own_mysql: MySql, tmp_path: Path) -> None:
         shop.source().placed("store", "db").connect(ORIGIN, Bound())
 
 
+def test_a_transaction_that_leaves_a_number_out_fails_the_source(own_mysql: MySql, tmp_path: Path) -> None:
+    shop = Store(own_mysql, tmp_path)
+    shop.table("users", "id int PRIMARY KEY, name text")
+    shop.catch_up()
+    last, number = own_mysql.last()
+    source = shop.source().placed("other", "db")
+    subscription = source.connect(ORIGIN, Bound())
+    try:
+        eventually(lambda: (given := subscription.receive(1000, 0.1)) and given.frontier)
+        shop.do(f"SET gtid_next = '{last.partition(':')[0]}:{number + 2}'", "INSERT INTO users VALUES (1, 'ada')")
+        with pytest.raises(TidegaugeError, match=r"TG-0343.*those in between are missing"):
+            eventually(lambda: subscription.receive(1000, 0.1))
+    finally:
+        subscription.close()
+
+
 def test_a_server_without_gtids(own_mysql: MySql, tmp_path: Path) -> None:
     own_mysql.stop(stay=True)
     own_mysql.gtids = False
