@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from tests.postgres import Server
 from tests.sources.postgres.shop import Shop
+from tests.sources.postgres.test_refusals import connected, released
 from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.postgressource import SourceTableTruncated, TableChanged, ValueUnfit
+from tidegauge.sources.postgres.progress import RowsProgress
 
 
 @pytest.fixture
@@ -131,6 +133,24 @@ def test_a_table_that_is_gone_before_the_first_rows_are_read_is_named(shop: Shop
     with pytest.raises(TableChanged, match="it was dropped"):
         shop.catch_up()
     assert [one.state for one in tg.status(shop.flow()).sources] == ["failed"]
+
+
+@pytest.mark.parametrize("statements", [["DROP TABLE users"], ["DROP TABLE users", "CREATE TABLE users (id int)"]])
+def test_a_table_that_is_another_one_while_first_rows_are_read_is_named(
+    shop: Shop, statements: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.sources.postgres.held.RANGE_BYTES", 8 * 8192)
+    shop.do("INSERT INTO orders SELECT i, repeat('x', 100), NULL FROM generate_series(100, 60000) i")
+    plans = RowsProgress(shop.root / "pg" / "shop" / "db" / "snapshot")
+    subscription = connected(shop)
+    while "orders" not in (found := plans.found().plans) or not found["orders"].read:
+        subscription.receive(1000, 0.001)
+    subscription.close()
+    released(shop)
+    for statement in statements:
+        shop.do(statement)
+    with pytest.raises(TableChanged, match="it was dropped"):
+        shop.catch_up()
 
 
 def test_a_table_that_is_back_before_anything_was_changed_goes_on(shop: Shop) -> None:

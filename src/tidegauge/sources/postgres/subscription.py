@@ -238,16 +238,21 @@ class Replication:
 
     def _go_on(self, found: CatalogLook, since: int) -> None:
         """Begin to make another slot, one that goes with its session, for the sake of its snapshot."""
+        self._still_declared()
         self._check(found, since)
         self._since = since
         self._maker = LogSender(self._reader.place, f"{self._reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
         self._maker.make(kind="TEMPORARY")
 
+    def _still_declared(self) -> None:
+        """Raise `TableChanged` for a table whose first rows cannot be read any more."""
+        for table, detail in self._changed.items():
+            raise TableChanged(table=table, detail=detail)
+
     def _make(self, found: CatalogLook, *, drop: bool) -> None:
         """Begin to make the slot. drop: whether one that is there is known to be ours; nothing of it is bound."""
         reader = self._reader
-        for table, detail in self._changed.items():
-            raise TableChanged(table=table, detail=detail)
+        self._still_declared()
         if found.slot is not None:
             if not drop:
                 detail = "it is there, and nothing says that this flow made it"
