@@ -34,6 +34,7 @@ BENCHMARKS: Final = (
     "upserts",
     "postgres",
     "first_rows",
+    "binlog",
     "upkeep",
     "epoch",
     "wide",

@@ -28,11 +28,13 @@ __all__ = [
     "bytewax_python",
     "datafusion_python",
     "iceberg_python",
+    "replication_python",
 ]
 
 BYTEWAX: Final = "0.21.1"
 """The release that is measured. It has no wheel for Python 3.13 or newer."""
 DATAFUSION: Final = "55.0.0"
+REPLICATION: Final = "1.0.17"
 _PYTHONS: Final = tuple(f"python3.{minor}" for minor in (11, 12, 10, 9))
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -60,6 +62,12 @@ def datafusion_python() -> Path:
     """Return the interpreter of the environment that has DataFusion, and our Arrow. Raises as `bytewax_python`."""
     wanted = {"datafusion": f"datafusion=={DATAFUSION}", "pyarrow.feather": f"pyarrow=={version('pyarrow')}"}
     return _made(f"datafusion-{DATAFUSION}", wanted, sys.executable)
+
+
+def replication_python() -> Path:
+    """Return the interpreter of the environment that has mysql-replication. Raises as `bytewax_python`."""
+    wanted = {"pymysqlreplication": f"mysql-replication=={REPLICATION}"}
+    return _made(f"mysql-replication-{REPLICATION}", wanted, sys.executable)
 
 
 def iceberg_python() -> Path:

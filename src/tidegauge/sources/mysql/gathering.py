@@ -25,7 +25,7 @@ from tidegauge.sources.mysql import events
 from tidegauge.sources.mysql.catalogued import named
 from tidegauge.sources.mysql.chunks import FILED, INDEX, RowsChunk
 from tidegauge.sources.mysql.events import HEADER, Gtid
-from tidegauge.sources.mysql.marks import ReadTransaction
+from tidegauge.sources.mysql.marks import ENOUGH, ReadTransaction
 from tidegauge.sources.mysql.shapes import LoggedTable, shape_of
 from tidegauge.sources.mysql.statements import meaning
 
@@ -111,8 +111,9 @@ class EventGathering:
     def take(self, event: bytes) -> None:
         """Take in an event without its checksum. Raises `BinlogBroken`, `BinlogUnfit`, and what a table became."""
         kind = event[4]
-        if self.open is not None and kind not in events.CONSEQUENT:
-            self.open.take(event)
+        read = self.open
+        if read is not None and read.size < ENOUGH and kind not in events.CONSEQUENT:
+            read.take(event)
         if kind in events.ROWS:
             self._rows(event, *events.ROWS[kind])
         elif kind == events.TABLE_MAP:
@@ -135,8 +136,7 @@ class EventGathering:
             raise BinlogBroken(event=f"GTID {gtid}", problem=f"{self._gtid} has not ended")
         self._gtid, self._tables, self._bytes = gtid, {}, 0
         if gtid.domain == self._domain:
-            self.open = ReadTransaction(str(gtid), gtid.sequence)
-            self.open.take(event)
+            self.open = ReadTransaction(gtid, [event], len(event))
         if gtid.sequence < self.reached.get(gtid.domain, 0):
             last = self.reached[gtid.domain] - 1
             raise self._unfit(f"the numbers of its domain go back: the last one was {last}")
@@ -275,6 +275,8 @@ def _full(bitmaps: bytes, present: bytes) -> bool:
     >>> _full(b"\\x03\\xff", b"\\x03"), _full(b"\\x03\\x02", b"\\x03"), _full(b"", b"\\x03")
     (True, False, False)
     """
+    if bitmaps in (present, present + present):
+        return True
     size, wanted = len(present), int.from_bytes(present, "little")
     parts = [int.from_bytes(bitmaps[at : at + size], "little") for at in range(0, len(bitmaps), size)]
     return bool(parts) and all(part & wanted == wanted for part in parts)

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.mysql.events import Gtid
 
 __all__ = ["ENOUGH", "LogMark", "LogMarks", "ReadTransaction", "thinned"]
 
@@ -41,10 +42,9 @@ _HELD, _GIVEN = "marks.json", "marks-new.json"
 class ReadTransaction:
     """A transaction that is being read: its first events, at most about `ENOUGH` bytes of them."""
 
-    gtid: str
-    sequence: int
-    events: list[bytes] = field(default_factory=list)
-    size: int = 0
+    gtid: Gtid
+    events: list[bytes]
+    size: int
 
     @property
     def enough(self) -> bool:
@@ -52,10 +52,9 @@ class ReadTransaction:
         return self.size >= ENOUGH
 
     def take(self, event: bytes) -> None:
-        """Take in an event without its checksum."""
-        if self.size < ENOUGH:
-            self.events.append(event)
-            self.size += len(event)
+        """Take in an event without its checksum, as long as there is not enough."""
+        self.events.append(event)
+        self.size += len(event)
 
     @property
     def mark(self) -> LogMark:
@@ -64,7 +63,7 @@ class ReadTransaction:
         for event in self.events:
             digest.update(event[:13])  # where the next event begins is not the transaction's
             digest.update(event[17:])
-        return LogMark(self.gtid, self.sequence, digest.hexdigest()[:32])
+        return LogMark(str(self.gtid), self.gtid.sequence, digest.hexdigest()[:32])
 
 
 @dataclass(frozen=True, slots=True)
