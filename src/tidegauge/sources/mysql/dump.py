@@ -1,5 +1,7 @@
 """The stream of the log: a session that is registered as a replica, and the packets that the server sends it.
 
+The socket is ours, and PyMySQL logs in on it: it has no way to send the commands of a replica.
+
 Invariant: nothing waits longer than it is told to, and a server that says nothing for long is away. It is asked for a
 sign of life (HEARTBEAT) every ten seconds.
 """
@@ -7,6 +9,7 @@ sign of life (HEARTBEAT) every ten seconds.
 from __future__ import annotations
 
 import hashlib
+import socket
 import struct
 import time
 import uuid
@@ -17,7 +20,7 @@ from typing import Any, Final
 from tidegauge.errors.mysqlsource import BinlogBroken, BinlogServerAway
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.mysql.events import FORMAT, HEADER, ROTATE, checksummed, unsummed
-from tidegauge.sources.mysql.sessions import ServerPlace, error_of, explained, opened
+from tidegauge.sources.mysql.sessions import PATIENCE, ServerPlace, error_of, explained, opened
 
 __all__ = ["SILENCE", "LogStream"]
 
@@ -56,29 +59,35 @@ class LogStream:
         self._part = b""
         self._sums = True
         self._needed = self._found = ""
+        address = place.address
         with explained(place):
-            self._connection: Final = opened(place)
-        self._socket: Final[Any] = self._connection._sock  # noqa: SLF001
+            self._socket: Final = socket.create_connection((address.host, address.port), timeout=PATIENCE)
+        self._connection: Any = None
         self._heard = time.monotonic()
         try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            with explained(place):
+                self._connection = opened(place, self._socket)
             self._register()
         except BaseException:
             self.close()
             raise
 
     def _register(self) -> None:
-        from pymysql.err import OperationalError
+        self._command(_REGISTER, struct.pack("<IBBBHII", self._number, 0, 0, 0, 0, 0, 0))
+        answer = next(self._packets(PATIENCE), None)
+        self._socket.settimeout(PATIENCE)  # as PyMySQL has set it
+        if answer is None:
+            raise BinlogServerAway(source=self._place.shown, detail=f"it does not answer within {PATIENCE} seconds")
+        if answer[0] == 0xFF:
+            raise error_of(self._place.shown, *_refused(answer), needed="the log")
 
-        said = struct.pack("<IBBBHII", self._number, 0, 0, 0, 0, 0, 0)
-        try:
-            self._connection._execute_command(_REGISTER, said)  # noqa: SLF001
-            self._connection._read_ok_packet()  # noqa: SLF001
-        except OperationalError as error:
-            raise error_of(self._place.shown, error.args[0], str(error.args[1]), needed="the log") from None
-        except Exception as error:
-            with explained(self._place):
-                raise
-            raise AssertionError from error
+    def _command(self, command: int, said: bytes) -> None:
+        """Send a command, which PyMySQL does not know."""
+        with explained(self._place):
+            self._socket.sendall((len(said) + 1).to_bytes(3, "little") + bytes([0, command]) + said)
+        self._heard = time.monotonic()
 
     def start(self, state: str, needed: str, found: str) -> None:
         """Begin to receive all transactions after a position: the server's own text. needed, found: for people."""
@@ -99,14 +108,12 @@ class LogStream:
 
     def _begin(self, settings: Mapping[str, object], command: int, said: bytes, needed: str, found: str) -> None:
         self._needed, self._found = needed, found
-        with explained(self._place):
-            with self._connection.cursor() as cursor:
-                cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
-                cursor.execute(f"SET @master_heartbeat_period = {_HEARTBEAT}")
-                for name, value in settings.items():
-                    cursor.execute(f"SET @{name} = %s", (value,))
-            self._connection._execute_command(command, said)  # noqa: SLF001
-        self._heard = time.monotonic()
+        with explained(self._place), self._connection.cursor() as cursor:
+            cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
+            cursor.execute(f"SET @master_heartbeat_period = {_HEARTBEAT}")
+            for name, value in settings.items():
+                cursor.execute(f"SET @{name} = %s", (value,))
+        self._command(command, said)
 
     def events(self, seconds: float) -> Iterator[bytes]:
         """Yield the events that are here, without their checksums, and wait for the first one at most so long."""
@@ -122,9 +129,7 @@ class LogStream:
                 elif kind != ROTATE:
                     yield unsummed(event) if self._sums else event
             elif packet[0] == 0xFF:
-                number = int.from_bytes(packet[1:3], "little")
-                detail = packet[9:].decode(errors="replace")
-                raise error_of(self._place.shown, number, detail, self._needed, self._found)
+                raise error_of(self._place.shown, *_refused(packet), self._needed, self._found)
             elif packet[0] == 0xFE and len(packet) < 9:
                 raise BinlogServerAway(source=self._place.shown, detail="it ended the stream")
             else:
@@ -173,5 +178,18 @@ class LogStream:
 
     def close(self) -> None:
         """End the session at once."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # so that nothing that follows waits
         with suppress(Exception):
-            self._connection._force_close()  # noqa: SLF001
+            if self._connection is not None:
+                self._connection.close()
+        self._socket.close()
+
+
+def _refused(packet: bytes) -> tuple[int, str]:
+    """Return the number and the text of an error.
+
+    >>> _refused(b"\\xff\\xcb\\x04#42000Access denied")
+    (1227, 'Access denied')
+    """
+    return int.from_bytes(packet[1:3], "little"), packet[9:].decode(errors="replace")

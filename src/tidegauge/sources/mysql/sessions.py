@@ -6,6 +6,7 @@ that leaves this module has a password in it.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from tidegauge.errors.redaction import Redaction
 from tidegauge.lazy import library
 from tidegauge.sources.mysql.address import ServerAddress
 
-__all__ = ["ServerPlace", "error_of", "explained", "session"]
+__all__ = ["PATIENCE", "ServerPlace", "error_of", "explained", "session"]
 
 pymysql: Final = library("pymysql")
 
@@ -33,7 +34,7 @@ _SETTINGS: Final = (
     "net_write_timeout = 600"
 )
 _OF_MARIADB: Final = "SET max_statement_time = 0"
-_PATIENCE: Final = 30
+PATIENCE: Final = 30
 """Seconds after which an answer is given up."""
 _SHOWN: Final = 400
 _LOGIN: Final = frozenset({1044, 1045, 1049, 1698})
@@ -77,10 +78,10 @@ def session(place: ServerPlace) -> Iterator[Any]:
             connection.close()
 
 
-def opened(place: ServerPlace) -> Any:
-    """Return a connection, to be used within `explained`."""
+def opened(place: ServerPlace, over: socket.socket | None = None) -> Any:
+    """Return a connection, to be used within `explained`. over: a socket that is connected to the server."""
     address = place.address
-    return pymysql.connect(
+    connection = pymysql.connect(
         host=address.host,
         port=address.port,
         user=address.user,
@@ -90,11 +91,14 @@ def opened(place: ServerPlace) -> Any:
         use_unicode=False,
         conv=pymysql.converters.encoders,  # values come as they are
         connect_timeout=10,
-        read_timeout=_PATIENCE,
-        write_timeout=_PATIENCE,
+        read_timeout=PATIENCE,
+        write_timeout=PATIENCE,
         autocommit=True,
         program_name="tidegauge",
+        defer_connect=True,
     )
+    connection.connect(over)
+    return connection
 
 
 @contextmanager
