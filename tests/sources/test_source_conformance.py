@@ -19,6 +19,7 @@ from tests.sources.benches import (
     file_bench,
     object_bench,
 )
+from tests.sources.listings.bench import ListingBench
 
 from tidegauge.sources import (
     BatchSource,
@@ -27,6 +28,7 @@ from tidegauge.sources import (
     GeneratorSource,
     HttpSource,
     KafkaSource,
+    ListingSource,
     PollingSource,
     Source,
 )
@@ -45,9 +47,10 @@ def checked_by_the_type_checkers(
     polls: PollingSource,
     theirs: BytewaxSource,
     http: HttpSource,
+    listing: ListingSource,
 ) -> list[Source]:
     """The seam in full: a method that a source lacks is a type error here."""
-    return [file, generator, kafka, batches, polls, theirs, http]
+    return [file, generator, kafka, batches, polls, theirs, http, listing]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -116,6 +119,12 @@ def test_a_source_of_bytewax_holds_every_law(request: pytest.FixtureRequest) -> 
         "bad records are told and reading goes on",
         "it is cut between records",
     }
+
+
+def test_listings_hold_every_law() -> None:
+    report = check_source(ListingBench, many=300_000, deadline=120)
+    report.require()
+    assert {finding.name for finding in report.findings if finding.untried} == {"the end is the end"}
 
 
 def test_answers_over_http_hold_every_law(monkeypatch: pytest.MonkeyPatch) -> None:

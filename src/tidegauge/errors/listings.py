@@ -46,10 +46,13 @@ class ListedFileChanged(Definite):
 
 
 class ListedFileOvertaken(Transient):
-    """A file that was lost between the planning of its range and the reading. The range is planned again."""
+    """A file that changed between the planning of its range and the reading. The range is planned again."""
 
     code = "TG-0545"
     patient = True
     what = "{path} has changed since its range was planned: {detail}"
-    cause = "it was removed or overwritten just now, and its source goes on without lost files"
-    remedy = "the flow plans the range again by itself, without the file, which is then a row of the view gaps"
+    cause = "it was removed or overwritten just now; or a worker does not see the driver's files"
+    remedy = (
+        "the flow looks for it again by itself; if this goes on, check that every worker has the folder under the "
+        "same path"
+    )

@@ -102,6 +102,26 @@ def test_changed_and_lost_objects_are_read_again_and_are_gaps_by_choice(lake: La
     assert [(piece.lower, piece.upper) for piece in it.source.lost(it.slices(), it.bound)] == [(1, 2), (2, 3)]
 
 
+@pytest.mark.long
+def test_many_objects_are_looked_at_by_a_few_listings_before_they_are_read(
+    lake: Lake, of: Of, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_many(lake, {f"in/{n % 2}/{n:04}.jsonl": n for n in range(300)})
+    it = of(on_data_loss="gap")
+    it.look_through()
+    put_many(lake, {f"in/0/{n:04}x": n for n in range(1200)})
+    put(lake, "in/0/0004.jsonl", 9)
+    ObjectPath.of(lake.at("in/1/0299.jsonl")).unlink()
+    asked: list[str] = []
+    head = obstore.head
+    monkeypatch.setattr(obstore, "head", lambda store, key: asked.append(key) or head(store, key))  # type: ignore[func-returns-value]
+    assert [piece.lower for piece in it.source.lost(it.slices(), it.bound)] == [2, 299]
+    assert len(asked) == 1
+    put_many(lake, {f"in/0/{n:05}x": n for n in range(1200, 6000)})
+    assert [piece.lower for piece in it.source.lost(it.slices(), it.bound)] == [2, 299]
+    assert 1 < len(asked) < 300
+
+
 def test_an_object_that_is_gone_stops_the_source(lake: Lake, of: Of) -> None:
     put(lake, "in/a.jsonl", 1)
     it = of()

@@ -4,8 +4,9 @@ Invariant: the rows of a file are those of the version that was listed. On a dis
 change are looked at before its first row and after its last one; of an object each byte is asked for by its ETag. A
 file that cannot be decoded gives no row, and one bad record, with its number and the problem.
 
-A file is decoded to its end before its first row is given out, where that needs no more than `HELD` bytes of rows;
-a larger one is decoded twice.
+A file that is compressed, or of a whole format, may be damaged anywhere. So it is decoded to its end before its first
+row is given out: once, where its rows take no more than `HELD` bytes, else twice. Lines that are not compressed are
+wrong from the beginning, or one by one.
 """
 
 from __future__ import annotations
@@ -21,56 +22,57 @@ import pyarrow as pa
 from tidegauge.errors.listings import ListedFileChanged, ListedFileGone, ListedFileOvertaken
 from tidegauge.errors.objects import ObjectOverwritten
 from tidegauge.errors.sources import FileGone, UnreadableFile, UnreadableRecord
-from tidegauge.objects.client import at_once
-from tidegauge.objects.listing import Listed, one
+from tidegauge.objects.listing import Listed
 from tidegauge.operations import carries
 from tidegauge.remap.fromtime.polled import POLLS
 from tidegauge.sources.file.disk import DISK
 from tidegauge.sources.file.listing import printable, root
 from tidegauge.sources.file.objects.opening import object_facts, open_object
 from tidegauge.sources.file.reading import naming, operating
-from tidegauge.sources.file.watching import absent
 from tidegauge.sources.formats.gzip import gunzip
 from tidegauge.sources.formats.protocol import Decoded, Format, OnBad, as_line, as_whole
 from tidegauge.sources.listings.entries import listed_of, said
+from tidegauge.sources.listings.present import present
 from tidegauge.sources.listings.staged import ListedSplit, entries_of
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["FileReader", "changed", "unlike"]
+__all__ = ["FileReader", "lost_of"]
 
-HELD: Final = 32 << 20
+HELD: Final = 1 << 20
 """Bytes of rows, and of bad records."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """Reads listed files. pattern: which names them. again: whether a loss is found out by planning again."""
+    """Reads listed files. pattern: which names them."""
 
     source: str
     pattern: str
     format: Format
-    again: bool
 
     def rows(self, split: ListedSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split, file by file.
-
-        Raises `ListedFileGone`, `ListedFileChanged`; `ListedFileOvertaken` in their place where a loss is a gap.
-        """
+        """Yield the rows of a split, file by file. Raises `ListedFileOvertaken`."""
         files = listed_of(entries_of(split.listing, split.lower, split.upper))
         for number, file in enumerate(files, split.lower):
+            given = False
             try:
-                yield from self._file(file, number, split.schema, on_bad_record)
+                for batch in self._file(file, number, split.schema, on_bad_record):
+                    given = True
+                    yield batch
             except UnreadableFile as error:
+                if given:
+                    raise
                 raw, problem = file.path.encode(), error.summary
                 on_bad_record(BadRecord(split.partition, number, raw, error.code, problem))
             except (ListedFileGone, ListedFileChanged) as error:
-                if self.again:
-                    raise ListedFileOvertaken(path=printable(file.path), detail=error.summary) from error
-                raise
+                raise ListedFileOvertaken(path=printable(file.path), detail=error.summary) from error
 
     def _file(
         self, file: Listed, number: int, schema: pa.Schema, on_bad_record: OnBadRecord
     ) -> Iterator[pa.RecordBatch]:
+        if as_whole(self.format) is None and not file.path.endswith(".gz"):
+            yield from self._decoded(file, number, schema, on_bad_record)
+            return
         held: list[pa.RecordBatch] = []
         bad: list[BadRecord] = []
         size = 0
@@ -122,7 +124,7 @@ class FileReader:
 
     @contextmanager
     def _opened(self, file: Listed, number: int) -> Iterator[BinaryIO]:
-        """Open a file as it was listed, and see in the end that it still is. Raises what `rows` does."""
+        """Open a file as it was listed, and see in the end that it still is."""
         if file.etag:
             try:
                 with open_object(object_facts(file, whole=True)) as stream:
@@ -161,21 +163,19 @@ def _check(file: Listed, stream: BinaryIO) -> None:
         raise changed(file, said(Listed(file.path, status.st_size, status.st_mtime_ns, "")))
 
 
-def unlike(files: Sequence[Listed], pattern: str) -> list[bool]:
-    """Return for each of some files whether it is gone, or is another one than was listed. Raises `OSError`."""
-    if files and not files[0].etag:
+def lost_of(
+    files: Sequence[Listed], first: int, *, source: str, pattern: str
+) -> Iterator[tuple[int, ListedFileGone | ListedFileChanged]]:
+    """Yield the numbers of those of some files that are gone or other ones, and why. first: the number of the first.
+
+    Raises `OSError`, and what asking a store does.
+    """
+    if not files:
+        return
+    if not files[0].etag:
         os.stat(root(pattern))  # noqa: PTH116 - raises where the whole folder is away
-    return list(at_once(_unlike, files) if files and files[0].etag else map(_unlike, files))
-
-
-def _unlike(file: Listed) -> bool:
-    if file.etag:
-        found = one(file.path)
-        return found is None or found.etag != file.etag
-    try:
-        status = os.stat(file.path)  # noqa: PTH116 - a path of text
-    except OSError as error:
-        if absent(error):
-            return True
-        raise
-    return (status.st_size, status.st_mtime_ns) != (file.size, file.modified)
+    for number, (file, now) in enumerate(zip(files, present(files), strict=True), first):
+        if now is None:
+            yield number, ListedFileGone(path=printable(file.path), number=number, after=number + 1, source=source)
+        elif (now.etag != file.etag) if file.etag else (now != file):
+            yield number, changed(file, said(now))

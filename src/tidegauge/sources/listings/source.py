@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.listings import ListedFileGone
+from tidegauge.errors.listings import ListedFileChanged, ListedFileGone
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import SEQUENCE, FromTime
 from tidegauge.remap.frontier import Frontier
@@ -36,7 +36,7 @@ from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.listings.attending import ListingAttendant
 from tidegauge.sources.listings.entries import listed_of
 from tidegauge.sources.listings.lister import Lister, OnChange
-from tidegauge.sources.listings.reading import FileReader, unlike
+from tidegauge.sources.listings.reading import FileReader, lost_of
 from tidegauge.sources.listings.staged import ListedSplit, StagedListings, entries_of
 from tidegauge.sources.metadata import with_metadata
 from tidegauge.sources.polls.log import PollLog
@@ -129,6 +129,10 @@ class ListingSource:
     def _staged(self) -> StagedListings:
         return StagedListings(str(self.staging), self.schema, self.owner, self.split_bytes)
 
+    @property
+    def _name(self) -> str:
+        return self.owner[1] or "the source"
+
     def placed(self, flow: str, name: str) -> ListingSource:
         """Return the source as the one of this name in this flow, which has a folder of its own."""
         return replace(self, owner=(flow, name))
@@ -154,7 +158,7 @@ class ListingSource:
 
         def lister(log: PollLog) -> Lister:
             return Lister(
-                source=self.owner[1] or "the source",
+                source=self._name,
                 pattern=self.path,
                 log=log,
                 now=lambda: int(env.now().astimezone(UTC).timestamp() * 1_000_000) * 1000,
@@ -181,8 +185,25 @@ class ListingSource:
         return self._staged.observed(bound, self._staged.ahead(bound), now=now, note=note)
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
-        """Cut slices into some files each. Raises what says that their manifests are not there as they were."""
+        """Cut slices into some files each, which are looked at.
+
+        Raises `ListedFileGone`, `ListedFileChanged`, what says that manifests are not there as they were, `OSError`,
+        and what asking a store does.
+        """
+        if self.on_data_loss == "stop":
+            for _, _, error in self._lost(slices, bound):
+                raise error
         return self._staged.plan(slices, bound)
+
+    def _lost(
+        self, slices: Sequence[Slice], bound: Bound
+    ) -> Iterator[tuple[Slice, int, ListedFileGone | ListedFileChanged]]:
+        """Yield the files of slices that are gone or other ones, with their numbers."""
+        for piece in slices:
+            for listing, lower, upper in self._staged.listings(piece, bound):
+                files = listed_of(entries_of(listing, lower, upper))
+                for number, error in lost_of(files, lower, source=self._name, pattern=self.path):
+                    yield piece, number, error
 
     @property
     def loss(self) -> str:
@@ -193,13 +214,7 @@ class ListingSource:
         """Return the files that are gone or other ones, and that are given up, which `on_data_loss="gap"` says."""
         if self.on_data_loss == "stop":
             return []
-        return [
-            replace(piece, lower=number, upper=number + 1)
-            for piece in slices
-            for listing, lower, upper in self._staged.listings(piece, bound)
-            for number, gone in enumerate(unlike(listed_of(entries_of(listing, lower, upper)), self.path), lower)
-            if gone
-        ]
+        return [replace(piece, lower=number, upper=number + 1) for piece, number, _error in self._lost(slices, bound)]
 
     def size(self, piece: Slice, bound: Bound) -> int:  # noqa: ARG002 - the seam's shape
         """Return the number of files."""
@@ -213,11 +228,9 @@ class ListingSource:
     def read(self, split: ListedSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some files.
 
-        Raises `ListedFileGone`, `ListedFileChanged`, `ListedFileOvertaken`, `PollDamaged`, `OSError`, and what asking
-        a store does.
+        Raises `ListedFileOvertaken`, `PollDamaged`, `OSError`, and what asking a store does.
         """
-        reader = FileReader(self.owner[1] or "the source", self.path, self.format, again=self.on_data_loss == "gap")
-        return reader.rows(split, on_bad_record)
+        return FileReader(self._name, self.path, self.format).rows(split, on_bad_record)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Do nothing: files and manifests stay, for outputs that are yet to come."""

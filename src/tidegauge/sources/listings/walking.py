@@ -31,7 +31,7 @@ from tidegauge.sources.file.listing import matcher, printable, root, segments
 from tidegauge.sources.file.objects.listing import beginning, fits
 from tidegauge.sources.file.watching import absent
 
-__all__ = ["PAGE", "Walk", "may_lead"]
+__all__ = ["PAGE", "Walk", "before", "may_lead"]
 
 PAGE: Final = 1000
 _MAGIC: Final = re.compile(r"[*?\[]")
@@ -75,7 +75,7 @@ class Walk:
         _bucket, key = parts(self.pattern)
         start = len(bucket) + 1
         prefix = self.pattern[: _wild(self.pattern)]
-        last, at = self.after, max(self.after[start:], _before(prefix[start:]))
+        last, at = self.after, max(self.after[start:], before(prefix[start:]))
         while True:
             beyond = ""
             for page in pages(bucket, folder, deep=True, after=at):
@@ -178,10 +178,10 @@ def _wild(pattern: str) -> int:
     return len(pattern) if found is None else found.start()
 
 
-def _before(prefix: str) -> str:
+def before(prefix: str) -> str:
     """Return a key that is before all that begin with a prefix, and behind as many others as can be told simply.
 
-    >>> _before("in/hello") < "in/hello", _before("in/hello") > "in/hellm/a", _before("")
+    >>> before("in/hello") < "in/hello", before("in/hello") > "in/hellm/a", before("")
     (True, True, '')
     """
     last = prefix[-1:]
