@@ -40,6 +40,7 @@ BENCHMARKS: Final = (
     "wide",
     "polls",
     "loads",
+    "listings",
     "throughput",
     "sql",
     "following",

@@ -41,6 +41,7 @@ LOCAL = [
     HOW_TO / "pause-an-output.md",
     HOW_TO / "unite-sources.md",
     HOW_TO / "poll-an-api.md",
+    HOW_TO / "read-very-many-files.md",
     HOW_TO / "follow-an-output.md",
     HOW_TO / "read-back.md",
     HOW_TO / "reclock-your-own-data.md",

@@ -122,7 +122,7 @@ def test_files_that_have_not_settled_are_waited_for_and_then_read(tmp_path: Path
     seen = it.look()
     assert it.bind(seen)
     seen = it.look()
-    assert (seen.more, seen.note) == (True, "waiting: 1 files have not settled yet")
+    assert (seen.more, seen.coming, seen.note) == (True, True, "waiting: 1 files have not settled yet")
     assert it.epochs == [1]
     seen = it.look_through(5)
     assert (seen.more, seen.note, it.rows()) == (False, "", [1, 2])

@@ -49,7 +49,8 @@ class ListingAttendant:
             return seen
         if walk.waiting:
             poller.hasten(max(_AGAIN, self.settle))
-        return replace(seen, more=seen.more or walk.waiting > 0, note=_note(lister))
+        waits = walk.waiting > 0  # a run that is to catch up has these yet to come
+        return replace(seen, more=seen.more or waits, coming=waits, note=_note(lister))
 
     def close(self) -> None:
         """Begin nothing more."""
