@@ -41,6 +41,7 @@ BENCHMARKS: Final = (
     "polls",
     "loads",
     "listings",
+    "bytewax_sources",
     "throughput",
     "sql",
     "following",

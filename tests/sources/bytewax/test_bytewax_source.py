@@ -32,6 +32,7 @@ from tidegauge.errors.flow import InvalidArgument, ReservedColumn
 from tidegauge.errors.polls import PollsElsewhere, PollUnfit
 from tidegauge.remap.fromtime import SourceState
 from tidegauge.sources.bytewax import pulling
+from tidegauge.sources.bytewax.fetching import BytewaxFetch
 
 Begin = Callable[..., Driver]
 
@@ -342,6 +343,26 @@ def test_a_partition_that_nobody_takes_from_is_left_alone(begin: Begin, monkeypa
     with pytest.raises(ItemUnfit):
         until(lambda: _given(driver, 1))
     assert len(source.calls) == 5
+
+
+def test_a_partition_that_waited_for_room_is_not_taken_for_one_that_has_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pulling, "ROOM", 4)
+    source = Numbers({"a": [*range(1500)]}, ends=True)
+    fetch = BytewaxFetch(
+        source="it",
+        connector=source,
+        stateful=True,
+        step="it",
+        columns=pa.schema([("n", pa.int64())]),
+        row=as_number,
+        timeout=60.0,
+    )
+    found, state = list[int](), None
+    while (brought := fetch(state)) is not None:
+        found, state = found + brought.rows["n"].to_pylist(), brought.state
+    assert found == [*range(1500)]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ _log: Final = logging.getLogger(__name__)
 KIND: Final = "tidegauge/bytewax"
 """The kind of the states of bytewax's sources."""
 
-_ROWS: Final = 131_072
+_ROWS: Final = 65_536
 """Items of a poll, after which no further batch is taken."""
 _GATHER: Final = 0.1
 """Seconds for which a poll gathers what partitions go on to give."""

@@ -22,7 +22,7 @@ Another thread calls no method of the partition, ever.
 >>> with pull.news:
 ...     _ = pull.news.wait_for(lambda: pull.ended, timeout=30)
 >>> [(batch.items, batch.state) for batch in pull.waiting]
-[([0, 1], 2), ([2, 3], 4)]
+[([0, 1, 2, 3], 4)]
 """
 
 from __future__ import annotations
@@ -46,16 +46,19 @@ from tidegauge.sources.polls.states import decoded, encoded
 
 __all__ = ["ROOM", "Batch", "Connector", "Pull"]
 
-ROOM: Final = 65_536
+ROOM: Final = 131_072
 """Items of a partition that may wait before it is left alone."""
+
+_SMALL: Final = 1_000
+"""Items of a batch that takes in no more."""
 
 _SHORTEST, _LONGEST = 0.001, 0.05
 """Seconds between two calls of a partition that has nothing and does not say when it will."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
-    """Items, and the encoded state after them."""
+    """Items, and the encoded state after them. Small ones grow until they are shown."""
 
     items: list[Any]
     state: JsonValue
@@ -85,6 +88,8 @@ class Pull:
     stateless: bool = False
     waiting: deque[Batch] = field(default_factory=deque)
     held: int = 0
+    shown: int = 0
+    """How many of those that wait were shown, and grow no more."""
     ended: bool = False
     error: TidegaugeError | None = None
     since: float | None = 0.0
@@ -116,13 +121,18 @@ class Pull:
         with self.news:
             held = accumulate(len(batch.items) for batch in self.waiting)
             count = 1 + sum(1 for one in held if one <= items) if self.waiting else 0
+            self.shown = count
             return list(islice(self.waiting, count))
 
     def drop(self, batches: int) -> None:
         """Forget the first batches that wait: they are kept elsewhere."""
         with self.news:
+            full = self.held >= ROOM
             for _ in range(batches):
                 self.held -= len(self.waiting.popleft().items)
+            if full and self.held < ROOM and not self.ended:
+                self.since = time.monotonic()  # it goes on, though its thread has not noticed yet
+            self.shown = 0
             self.news.notify_all()
 
     def blocked(self, now: float) -> PartitionBlocked:
@@ -179,6 +189,8 @@ class Pull:
             return None
         self._call = "snapshot"
         state = part.snapshot()
+        if type(state) is int and 0 <= state < 2**63:  # as `encoded` has it; most are
+            return state
         try:
             return encoded(state)
         except TypeError as error:
@@ -187,14 +199,21 @@ class Pull:
     def _take(self, items: list[Any], state: JsonValue, *, ended: bool = False) -> None:
         """Have a batch wait to be dropped, and wait for room."""
         with self.news:
+            quiet = bool(self.waiting) and not ended and bool(items)  # nobody waits for one more batch
             if items or state != self.state:
-                self.waiting.append(Batch(items, state))
+                if len(self.waiting) > self.shown and len(self.waiting[-1].items) < _SMALL:
+                    last = self.waiting[-1]
+                    last.items += items
+                    last.state = state
+                else:
+                    self.waiting.append(Batch(items, state))
                 self.held += len(items)
                 self.state = state
             self.ended, self.error = ended, None
             if ended or not items or self.held >= ROOM:
-                self.since = None
-            self.news.notify_all()
+                self.since, quiet = None, False
+            if not quiet:
+                self.news.notify_all()
             while self.held >= ROOM and not self._closed and not ended:
                 self.news.wait()
 
