@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.flow.by_hand import Run, World
-from tests.flow.taps import Tap
+from tests.flow.taps import Pipe, Tap
 from tests.flow.test_pushed_laws import Spring
 from tests.flow.test_pushed_rows import Gated
 from tests.remap.store.raw import sql
@@ -16,7 +19,10 @@ from tests.remap.store.raw import sql
 import tidegauge as tg
 from tidegauge.cli import standing
 from tidegauge.errors.push import NothingReceived
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.push.pieces import Pieces
+from tidegauge.sources.push.protocol import Received
 
 
 @pytest.fixture
@@ -77,6 +83,50 @@ def test_records_that_wait_for_outputs_stall_their_source_for_others_too(
     passing(run, 3)
     assert (reason(world), board.state) == ("", "running")
     assert tg.read_arrow(world.make(world), "out").num_rows == 60
+    run.abandon()
+
+
+class Broken(Pipe):
+    """A connection that says that there is nothing yet, and then breaks."""
+
+    asked = 0
+
+    def receive(self, limit: int, seconds: float) -> Received | None:
+        self.asked += 1
+        if self.asked > 1:
+            raise OSError(28, "No space left on device")
+        return None
+
+
+@dataclass(frozen=True)
+class Flickering(Tap):
+    """A source of such connections. begun: when each was made."""
+
+    now: Callable[[], float] = field(kw_only=True, compare=False)
+    begun: list[float] = field(default_factory=list, compare=False)
+
+    def connect(self, start: Frontier, bound: Bound) -> Pipe:
+        self.begun.append(self.now())
+        return Broken(self.well, start)
+
+
+def test_connections_that_break_before_anything_came_are_made_less_and_less_often(tmp_path: Path) -> None:
+    taps: list[Flickering] = []
+
+    def make(world: World) -> tg.Dataflow:
+        assert isinstance(world, Spring)
+        flow = tg.Dataflow("spring", store=world.store, tick=0.5)
+        taps.append(Flickering(world.well, now=world.env().monotonic))
+        flow.sink("out", flow.source("feed", taps[-1]), tg.ParquetSink(str(tmp_path / "out")))
+        return flow
+
+    run = Spring(tmp_path, make).start()
+    passing(run, 60)
+    begun = taps[0].begun
+    rests = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert rests[-1] > 10
+    assert len(begun) < 15
+    assert run.runner.board.sources["feed"].state == "stalled"
     run.abandon()
 
 

@@ -55,6 +55,8 @@ LONG: Final = 1.0
 """Seconds after which it is worth saying that nothing is received because outputs lack too much."""
 SILENT: Final = 5.0
 """Seconds after which it is worth saying that a call has not come back."""
+STEADY: Final = 10.0
+"""Seconds after which a connection that gave nothing counts as a good one: delays begin anew after it."""
 _PAUSE: Final = 0.02
 """Seconds between two calls when the first had nothing."""
 
@@ -112,7 +114,7 @@ class PushReader:
         self._over = False
         self._owed: Final = Owed()
         self._call_at = float("-inf")
-        self._called_at = 0.0
+        self._called_at = self._joined_at = 0.0
         self._full_at = 0.0
         self._mean = 1024.0
         self._full = ""
@@ -206,6 +208,8 @@ class PushReader:
             return
         bound = setup.bound()
         self._asking, self._called_at = limit > 0, now
+        if self._subscription is None:
+            self._joined_at = now
         self._call = setup.spawn(lambda: self._work(bound, limit, owed))
         self._call.add_done_callback(lambda _call: self._wake.activate())
 
@@ -277,7 +281,9 @@ class PushReader:
             detail = SourceUnreachable(source=setup.name, error=type(error).__name__, detail=str(error))
             self.error = error if isinstance(error, TidegaugeError) else detail
             return
-        self.error, self.attempt = None, 0
+        self.error = None
+        if done.received is not None or setup.env.monotonic() - self._joined_at > STEADY:
+            self.attempt = 0
         if self._subscription is not None:
             self.identity = self._subscription.identity
             self._connected = True
