@@ -21,7 +21,7 @@ from tests.flow.by_hand import Crash, Run, World
 import tidegauge as tg
 from tidegauge.errors.command import OutputIsBehind, RowsUnreadable
 from tidegauge.errors.history import EpochsOfOtherCode, StoreBehindTable
-from tidegauge.errors.outputs import CannotReplace, CodeChanged, StartChanged, TimestampsChanged
+from tidegauge.errors.outputs import CannotReplace, CodeChanged, OutputMoved, StartChanged, TimestampsChanged
 from tidegauge.errors.sinks import FilesChangedByOthers, TableChangedByOthers, TableUpperMismatch
 from tidegauge.job import portion
 from tidegauge.looking import read
@@ -572,6 +572,18 @@ def refused(world: World) -> Callable[..., str]:
 def test_what_cannot_be_replaced_is_refused_with_the_reason(refused: Callable[..., str]) -> None:
     """A topic is refused in `test_kafka_flows`."""
     assert "it has not run yet" in refused(flow_of(more=("fresh",)), "fresh")
+
+
+@pytest.mark.parametrize("ask", [tg.replace, tg.rebuild, tg.from_here])
+def test_one_that_was_pointed_at_another_source_is_refused(world: World, ask: Callable[..., object]) -> None:
+    def moved(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=world.store)
+        flow.sink("some", source(world, flow, "others"), world.table(str(world.root / "lake" / "some")))
+        return flow
+
+    with pytest.raises(OutputMoved, match="others"):
+        ask(moved(world), "some", env=world.env())
+    assert not world.loaded().decisions.replacements
 
 
 def test_one_that_is_about_to_be_dropped_is_refused_also_where_its_table_is_gone_by_then(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import UnknownName
-from tidegauge.errors.outputs import CannotReplace, CodeChanged
+from tidegauge.errors.outputs import CannotReplace, CodeChanged, OutputMoved
 from tidegauge.errors.running import CannotPause
 from tidegauge.errors.store import FlowAlreadyRunning
 from tidegauge.flow.belonging import bound_at, check, table_of
@@ -31,6 +31,7 @@ from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
 from tidegauge.remap.store import (
     Decision,
+    Loaded,
     LoadedOutput,
     PauseOutput,
     Rate,
@@ -228,7 +229,7 @@ def from_here(flow: Flow, output: str, *, env: Env | None = None) -> AcceptedCod
 
     The rows before that stay unchanged. The epoch is kept, and `outputs` shows it. It takes back `replace` and
     `rebuild`, as long as the old rows are there. Not while the flow runs: raises
-    `FlowAlreadyRunning`, `UnknownName`, `FlowNeverRan`, and what looking at the table raises.
+    `FlowAlreadyRunning`, `UnknownName`, `OutputMoved`, `FlowNeverRan`, and what looking at the table raises.
     """
     spec = flow.spec
     plan, env = spec.output(output), env or Env()
@@ -236,6 +237,7 @@ def from_here(flow: Flow, output: str, *, env: Env | None = None) -> AcceptedCod
         loaded = concluded(spec, store, lease, store.load(spec.name))
         if output not in loaded.outputs:
             raise UnknownName(kind="output", name=output, known=sorted(loaded.outputs))
+        _check_source(spec, loaded, output)
         table, known = table_of(spec, output, loaded), loaded.outputs[output]
         check(store, spec, output, table, bound=bound_at(store, spec.name, [table]))
         upper, now = known.reached(table.upper), code_of(plan)
@@ -260,8 +262,8 @@ def replace(flow: Flow, output: str, *, env: Env | None = None) -> ReplacementDe
     commit takes them out and puts all of the new ones in. The flow may be running: its driver begins with it within
     seconds if it has this code; otherwise the next one does that has. Once more, it begins from the start.
 
-    Raises `CannotReplace`, `UnknownName`, `FlowNeverRan`, and what looking at the table raises; nothing is
-    decided then.
+    Raises `CannotReplace`, `OutputMoved`, `UnknownName`, `FlowNeverRan`, and what looking at the table raises;
+    nothing is decided then.
     """
     spec = flow.spec
     plan, env = spec.output(output), env or Env()
@@ -282,8 +284,10 @@ def rebuild(flow: Flow, output: str, *, env: Env | None = None) -> ReplacementDe
     plan, env = spec.output(output), env or Env()
     with opened(spec, env) as store:
         loaded = store.load(spec.name)
-        codes = loaded.outputs[output].codes if output in loaded.outputs else ()
-        for last in codes[-1:]:
+        known = loaded.outputs.get(output)
+        if known is not None:
+            _check_source(spec, loaded, output)
+        for last in () if known is None else known.codes[-1:]:
             before = OutputCode.decode(last.code)
             if before is not None and (found := changes(before, code_of(plan))):
                 upper, said = table_of(spec, output, loaded).upper, "; ".join(found)
@@ -303,6 +307,7 @@ def _replaceable(spec: FlowSpec, store: Store, output: str) -> LoadedOutput:
         raise CannotReplace(output=output, why="it has not run yet, so there are no rows to replace")
     if output in loaded.decisions.drops:
         raise CannotReplace(output=output, why="it is to be dropped, and begins anew once that is done")
+    _check_source(spec, loaded, output)
     table = table_of(spec, output, loaded)
     check(store, spec, output, table, bound=bound_at(store, spec.name, [table]))
     if not isinstance(table, Replaceable):
@@ -313,6 +318,13 @@ def _replaceable(spec: FlowSpec, store: Store, output: str) -> LoadedOutput:
     if why := hindrance(spec, loaded, output):
         raise CannotReplace(output=output, why=why)
     return loaded.outputs[output]
+
+
+def _check_source(spec: FlowSpec, loaded: Loaded, output: str) -> None:
+    """Raise `OutputMoved` for an output that the flow has from another source than its store."""
+    before, now = loaded.outputs[output].source, spec.outputs[output].source
+    if before != now:
+        raise OutputMoved(output=output, before=before, now=now)
 
 
 def _decided(spec: FlowSpec, output: str, decision: Decision, env: Env) -> OutputDecision:
