@@ -8,7 +8,7 @@ seed after another, and one of them has to break a law. A mutant that names both
 
 Invariants. Nothing is changed but the copies. A mutant that nothing finds fails the command, and so do a patch that
 no longer applies and a finder that fails on the sources as they are, or that cannot say: an error in a finder is no
-find.
+find. A mutant whose tests are skipped, for want of a server, is said to be untried.
 
     python scripts/mutants.py            all of them, two at a time
     python scripts/mutants.py 08 zombie  those whose names have one of these words in them
@@ -43,6 +43,7 @@ PATIENCE: Final = 120
 LIMIT: Final = 600
 """Seconds for all tests of a mutant, or for half of all tests where nothing is planted."""
 
+UNTRIED: Final = "its tests are skipped on this machine"
 PROPERTIES: Final = "properties"
 SIMULATION: Final = "simulation"
 SEEDS: Final = 60
@@ -50,6 +51,7 @@ SEEDS: Final = 60
 
 _FOUND_BY: Final = re.compile(r"^found-by: (.+)$", re.MULTILINE)
 _BODY: Final = re.compile(r"^--- a/", re.MULTILINE)
+_PASSED: Final = re.compile(r"\b\d+ passed\b")
 _FAILED: Final = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -78,12 +80,13 @@ class Mutant:
 
 
 def properties(source: Path, names: Sequence[str]) -> str | None:
-    """Run tests on a copy of the sources. Return the first that fails, None where all pass. Raises `Unusable`."""
+    """Run tests on a copy of the sources. Return the first that fails, None where all pass, `UNTRIED` where all are
+    skipped. Raises `Unusable`."""
     options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", f"--timeout={PATIENCE}"]
     command = [sys.executable, "-m", "pytest", *options, *names]
     code, said = run(command, source)
     if code == 0:
-        return None
+        return None if _PASSED.search(said) else UNTRIED
     failed = _FAILED.search(said)
     if code != 1 or failed is None:
         raise Unusable(f"pytest ended with {code}:\n{said[-2000:]}")
@@ -166,7 +169,7 @@ def sound(clean: Path, mutants: Sequence[Mutant]) -> None:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         looks = [(name, pool.submit(FINDERS[name], clean, part)) for name, part in parts]
     for name, done in looks:
-        if (found := done.result()) is not None:
+        if (found := done.result()) not in (None, UNTRIED):
             raise Unusable(f"{name} find something where nothing is planted: {found}")
 
 
@@ -189,18 +192,20 @@ def main(words: Sequence[str]) -> int:
             mutants = [Mutant.read(path) for path in paths]
             sound(clean, mutants)
             print(f"{len(mutants)} mutants; nothing is found where none is planted", flush=True)
-            missed = 0
+            missed = untried = 0
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 for mutant, (found, seconds) in zip(
                     mutants, pool.map(partial(look, clean=clean), mutants), strict=True
                 ):
                     missed += None in found.values()
+                    untried += UNTRIED in found.values()
                     said = "; ".join(f"{name}: {it or 'NOT FOUND'}" for name, it in found.items())
                     print(f"{mutant.name:52} {seconds:5.1f} s  {said}", flush=True)
         except Unusable as error:
             print(error, file=sys.stderr)
             return 2
-    print(f"{len(mutants) - missed} of {len(mutants)} were found")
+    tried = len(mutants) - untried
+    print(f"{tried - missed} of {tried} were found" + f", and {untried} could not be tried" * bool(untried))
     return 1 if missed else 0
 
 
