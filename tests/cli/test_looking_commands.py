@@ -55,6 +55,8 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "required": False,
                 "incarnation": 0,
                 "lost": 0,
+                "held_back": None,
+                "held_back_limit": None,
                 "stalled_since": None,
                 "error": None,
             }

@@ -214,8 +214,8 @@ def test_an_output_that_is_away_takes_no_memory_from_the_others_and_catches_up_f
             fill(log, written, written + 200)
             written += 200
             eventually(lambda due=written: made[-1].full or boards[-1].outputs["all"].rows >= due)  # type: ignore[misc]
-        assert 0 < made[-1].in_memory < 60_000
-        assert made[-1].total < 250_000
+        assert made[-1].in_memory < 60_000, "none, where the newest piece alone was beyond the bound"
+        assert 150_000 <= made[-1].total < 250_000
         assert list(staging.rglob("*.arrows"))
         fill(log, written, written + 5000)
         eventually(lambda: "wait for outputs" in boards[-1].sources["feed"].note)
