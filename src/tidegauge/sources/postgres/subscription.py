@@ -154,7 +154,7 @@ class Replication:
         if self._gathering is None or self._remembering is None or (record is not None and lsn < record.point):
             return
         if (witness := self._remembering.before(lsn)) is not None:
-            remember(self._reader.folder.path, witness)
+            remember(self._reader.folder, witness)
         self._reader.folder.keep_told(lsn)
         self._flushed = max(self._flushed, lsn)
         self._sender.tell(self._flushed, self._flushed, now=True)
@@ -217,7 +217,7 @@ class Replication:
         check_slot(reader.place.shown, reader.slot, slot, found.database, needed=lsn, told=reader.folder.told())
         begins = min(lsn, lsn if found.slot is None else found.slot.confirmed)
         known = LogWitness(self.identity, self._incarnation, begins, begins, None, frozenset(self._oids.values()))
-        witness = remembered(reader.folder.path, known)
+        witness = remembered(reader.folder, known)
         comparing = Comparison(witness, begins) if begins < witness.before else None
         streams = {place: stream for stream, place in reader.tables.items()}
         self._gathering = Gathering(streams, lsn, reader.folder.spill, self._oids, comparing)

@@ -25,14 +25,13 @@ tidegauge.errors.postgressource.LogRewritten: TG-0960: the log of server 1 is an
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from tidegauge.errors.postgressource import LogRewritten
 from tidegauge.remap.fromtime.lsn import Lsn
+from tidegauge.sources.database.folder import SourceFolder
 
 __all__ = ["Comparison", "GivenTransactions", "LastTransaction", "LogWitness", "remember", "remembered"]
 
@@ -126,10 +125,10 @@ class GivenTransactions:
         return found
 
 
-def remembered(folder: str, known: LogWitness) -> LogWitness:
+def remembered(folder: SourceFolder, known: LogWitness) -> LogWitness:
     """Return the witness of a source's folder; or the known one, where it is of another log, or not as far."""
     try:
-        said = json.loads(Path(folder, _FILE).read_text())
+        said = folder.noted(_FILE)
         last = None if said["last"] is None else LastTransaction(**said["last"])
         found = LogWitness(**{**said, "last": last, "oids": frozenset(said["oids"])})
         further = found.before >= known.before
@@ -139,12 +138,9 @@ def remembered(folder: str, known: LogWitness) -> LogWitness:
     return found if same and further else known
 
 
-def remember(folder: str, witness: LogWitness) -> None:
+def remember(folder: SourceFolder, witness: LogWitness) -> None:
     """Keep a witness, before the server is told of its place."""
-    path = Path(folder, _FILE)
-    beside = path.with_name(f".{_FILE}")
-    beside.write_text(json.dumps({**asdict(witness), "oids": sorted(witness.oids)}))
-    beside.replace(path)
+    folder.note(_FILE, {**asdict(witness), "oids": sorted(witness.oids)}, durable=False)
 
 
 def _shown(transaction: LastTransaction | None) -> str:
