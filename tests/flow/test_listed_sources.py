@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.flow.attended import live, numbers
 from tests.flow.by_hand import Crash, World
 from tests.sources.listings.listing import put
 
 import tidegauge as tg
-from tidegauge.errors.command import FlowNeverRan, NotPublished
 from tidegauge.errors.listings import ListedFileGone
 from tidegauge.sources.listings import lister
 from tidegauge.sources.polls import poller
@@ -45,28 +44,6 @@ def world(tmp_path: Path) -> Listed:
 def looks_wait_for_listings(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, a look sees the end of a listing that it has begun."""
     monkeypatch.setattr(poller, "WAIT", 60)
-
-
-def numbers(world: World, output: str = "orders") -> list[int]:
-    with suppress(NotPublished, FlowNeverRan):
-        return sorted(tg.read_arrow(world.make(world), output)["n"].to_pylist())
-    return []
-
-
-def live(world: Listed, rows: int) -> bool:
-    """One life, until all rows are in, or it dies; whether it died."""
-    try:
-        run = world.start()
-        for _ in range(200):
-            run.step()
-            if len(numbers(world)) == rows:
-                break
-        run.abandon()
-    except Crash:
-        world.crash_at = None
-        world.clock.seconds += 60
-        return True
-    return False
 
 
 def test_a_driver_that_dies_anywhere_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

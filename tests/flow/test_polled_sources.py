@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import shutil
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flow.by_hand import Crash, World
+from tests.flow.attended import live, numbers
+from tests.flow.by_hand import World
 from tests.sources.polls.polling import Pages
 
 import tidegauge as tg
 from tidegauge.cli import standing
-from tidegauge.errors.command import FlowNeverRan, NotPublished
 from tidegauge.errors.polls import PollFailed
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.unions import CannotUnite
@@ -49,28 +48,6 @@ def world(tmp_path: Path) -> Polled:
 def looks_wait_for_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, a look sees the end of a poll that it has begun."""
     monkeypatch.setattr(poller, "WAIT", 60)
-
-
-def numbers(world: World, output: str = "orders") -> list[int]:
-    with suppress(NotPublished, FlowNeverRan):
-        return sorted(tg.read_arrow(world.make(world), output)["n"].to_pylist())
-    return []
-
-
-def live(world: Polled, rows: int) -> bool:
-    """One life, until all rows are in, or it dies; whether it died."""
-    try:
-        run = world.start()
-        for _ in range(200):
-            run.step()
-            if len(numbers(world)) == rows:
-                break
-        run.abandon()
-    except Crash:
-        world.crash_at = None
-        world.clock.seconds += 60
-        return True
-    return False
 
 
 def test_o5_o6_a_driver_that_dies_anywhere_fetches_nothing_that_is_staged_again(tmp_path: Path) -> None:
