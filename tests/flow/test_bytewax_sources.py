@@ -9,19 +9,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bytewax.connectors.files import DirSource
-from tests.flow.by_hand import Crash, World
+from tests.flow.attended import live, numbers
+from tests.flow.by_hand import World
 from tests.sources.bytewax.connectors import Blocked, Numbers, until
 
 import tidegauge as tg
 from tidegauge.errors.bytewax import PartitionBlocked
-from tidegauge.errors.command import FlowNeverRan, NotPublished
 from tidegauge.sources.polls import poller
 
 
@@ -47,28 +46,6 @@ def flow_of(world: World, *outputs: str) -> tg.Dataflow:
 def looks_wait_for_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, a look sees the end of a poll that it has begun."""
     monkeypatch.setattr(poller, "WAIT", 60)
-
-
-def numbers(world: World, output: str = "orders") -> list[int]:
-    with suppress(NotPublished, FlowNeverRan):
-        return sorted(tg.read_arrow(world.make(world), output)["n"].to_pylist())
-    return []
-
-
-def live(world: Theirs, rows: int) -> bool:
-    """One life, until all rows are in, or it dies; whether it died."""
-    try:
-        run = world.start()
-        for _ in range(200):
-            run.step()
-            if len(numbers(world)) == rows:
-                break
-        run.abandon()
-    except Crash:
-        world.crash_at = None
-        world.clock.seconds += 60
-        return True
-    return False
 
 
 def test_a_driver_that_dies_anywhere_gives_every_item_once(tmp_path: Path) -> None:
