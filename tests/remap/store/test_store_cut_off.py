@@ -22,12 +22,16 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY, Lease, LeaseHolder, SourceSpec, Store, silence
 
 Rows = dict[str, list[tuple[object, ...]]]
+Driver = psycopg.Connection[Any]
+
+
+SOON = b"SET idle_in_transaction_session_timeout = 200"
+"""From here on the server soon ends the transaction of a driver that says nothing. Until then it is patient."""
 
 
 @pytest.fixture
 def url(postgres: Server) -> str:
-    """Where the server ends a transaction soon whose driver says nothing."""
-    return postgres.place().replace("options=", "options=-cidle_in_transaction_session_timeout%3D200%20")
+    return postgres.place()
 
 
 def begin(line: Wire, url: str, env: Env) -> tuple[Store, Lease]:
@@ -38,14 +42,14 @@ def begin(line: Wire, url: str, env: Env) -> tuple[Store, Lease]:
     return store, lease
 
 
-def before_each(monkeypatch: pytest.MonkeyPatch, what: str, strike: Callable[[], None]) -> None:
-    """Strike before the driver sends a statement of ours, or a commit."""
+def before_each(monkeypatch: pytest.MonkeyPatch, what: str, strike: Callable[[Driver], None]) -> None:
+    """Strike, with the driver's connection, before the driver sends a statement of ours, or a commit."""
     of = psycopg.Cursor if what == "execute" else psycopg.Connection
     send = getattr(of, what)
 
     def sending(it: Any, *given: Any, **settings: Any) -> Any:
         if not given or "flows" in str(given[0]):  # not what asks whether the server is still there
-            strike()
+            strike(it.connection if what == "execute" else it)
         return send(it, *given, **settings)
 
     monkeypatch.setattr(of, what, sending)
@@ -72,8 +76,9 @@ def test_who_is_taken_over_from_while_it_was_cut_off_writes_nothing_when_it_is_b
     with wire(postgres, "question") as line, ThreadPoolExecutor(1) as beside:
         store, lease = begin(line, url, replace(env, sleep=lambda _seconds: None))
 
-        def strike() -> None:
+        def strike(connection: Driver) -> None:
             if not cut.is_set():
+                connection.pgconn.exec_(SOON)
                 line.cut()
                 cut.set()
 
@@ -92,15 +97,16 @@ def test_who_is_taken_over_from_while_it_was_cut_off_writes_nothing_when_it_is_b
 def test_who_hears_nothing_any_more_tries_again_and_finds_that_it_lost_the_lease(
     postgres: Server, url: str, env: Env, elsewhere: LeaseHolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "PATIENCE", 0.3)
-    taken: list[Rows] = []
+    patience, taken = silence.PATIENCE, list[Rows]()
     with wire(postgres, "question") as line:
 
         def pause(_seconds: float) -> None:
+            monkeypatch.setattr(silence, "PATIENCE", patience)
             taken.append(take_over(url, env, elsewhere))
             line.mend()
 
-        store, lease = begin(line, f"{url}&connect_timeout=2", replace(env, sleep=pause))
+        store, lease = begin(line, f"{url}&connect_timeout=3", replace(env, sleep=pause))
+        monkeypatch.setattr(silence, "PATIENCE", 0.3)
         line.cut()
         with pytest.raises(LeaseLost, match="grace"):
             bind(store, lease, env)
@@ -109,9 +115,9 @@ def test_who_hears_nothing_any_more_tries_again_and_finds_that_it_lost_the_lease
 
 
 def test_a_server_that_works_for_long_is_heard_out(url: str, env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "PATIENCE", 0.7)
-    words = "SELECT pg_sleep(0.3), repeat('x', 10000) FROM generate_series(1, 4)"
     store = Store.open(url, env=env)
+    monkeypatch.setattr(silence, "PATIENCE", 2.0)
+    words = "SELECT pg_sleep(0.3), repeat('x', 10000) FROM generate_series(1, 8)"
     with store._database.reading() as connection:
-        assert len(connection.exec_driver_sql(words).all()) == 4
+        assert len(connection.exec_driver_sql(words).all()) == 8
     store.close()

@@ -194,14 +194,14 @@ def test_a_driver_that_is_frozen_in_the_middle_of_a_write_is_taken_over_from_and
     url: str, env: Env, store: Store, elsewhere: LeaseHolder
 ) -> None:
     lease = store.acquire("shop", holder=LeaseHolder.current(env))
-    impatient = "options=-cidle_in_transaction_session_timeout%3D200%20"
-    frozen = Database(url.replace("options=", impatient), sleep=lambda _: None)
+    frozen = Database(url, sleep=lambda _: None)
     attempts: list[bool] = []
 
     def write(connection: Any) -> None:
         guard(connection, lease)
         attempts.append(True)
         connection.exec_driver_sql("UPDATE flows SET upper = 7")
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 200")
         later = Store.open(url, env=replace(env, now=lambda: env.now() + timedelta(seconds=EXPIRY)))
         later.acquire("shop", holder=elsewhere)  # waits for the lock, which the server takes from the frozen driver
         later.close()
