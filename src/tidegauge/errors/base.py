@@ -105,7 +105,12 @@ class TidegaugeError(Exception):
     """Root of all errors. A class sets `code`, `what`, `cause` and `remedy` as format strings over its evidence.
 
     `evidence` holds plain JSON values only, so that an error can be stored and sent.
+
+    of_start: whether a push source raises it because upstream no longer has where a connection is to begin. Outputs
+    that lack less may go on then.
     """
+
+    of_start: ClassVar[bool] = False
 
     code: ClassVar[str] = "TG-0000"
     what: ClassVar[str] = "{message}"

@@ -88,6 +88,7 @@ class BinlogPurged(Definite):
     """A log that no longer has what the flow lacks."""
 
     code = "TG-0338"
+    of_start = True
     what = "the log of {source} no longer has what the flow needs, from {needed} on: {found} ({said})"
     cause = (
         "the server removed log files (PURGE BINARY LOGS, expire_logs_days, RESET MASTER) while the flow was "
@@ -157,9 +158,10 @@ class BinlogPastFirstRows(Transient):
     """An output that lacks the first rows, which are gone."""
 
     code = "TG-0348"
+    of_start = True
     what = "{source}: an output needs the first rows, at {gtid}, and all outputs that there were have them"
-    cause = "an output was added after the first rows were read; or the store of the flow is an older backup"
+    cause = "the store of the flow and all its tables are older backups, or the tables were removed"
     remedy = (
-        "give the new output start='now', or take it out of the flow again. For a table with all rows, declare the "
-        "source once more under another name. The flow tries again by itself"
+        "bring the tables back, or declare the source once more under another name, with other outputs. The flow "
+        "tries again by itself"
     )

@@ -13,6 +13,7 @@ __all__ = [
     "CodeChanged",
     "OutputBelowIncarnation",
     "OutputBelowSince",
+    "OutputLeftBehind",
     "OutputMoved",
     "PastGone",
     "PastNotThere",
@@ -49,6 +50,22 @@ class OutputBelowSince(TidegaugeError):
         "the flow was compacted while the output was not a part of it, or its table was put back to an older version"
     )
     remedy = "give the output another path: it is then written from all of the source, beginning at epoch {since}"
+
+
+class OutputLeftBehind(Definite):
+    """An output that lacks records which a source that pushes gives no more, while its other outputs have them."""
+
+    code = "TG-0238"
+    what = "output {output!r} lacks the epochs from {epoch} on, and source {source!r} gives them no more: {detail}"
+    cause = (
+        "the output was added after upstream had been told that these records are durable; its table was restored "
+        "from a backup; or somebody removed the records upstream"
+    )
+    remedy = (
+        "give a new output start='now': it begins with the next epoch. For a table with all rows, declare the "
+        "source once more under another name, or drop this output. The other outputs go on, and upstream keeps "
+        "nothing for this one"
+    )
 
 
 class OutputBelowIncarnation(TidegaugeError):

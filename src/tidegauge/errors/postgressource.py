@@ -151,6 +151,7 @@ class SlotAdvanced(Definite):
     """A slot that somebody else moved on."""
 
     code = "TG-0370"
+    of_start = True
     what = "the slot {slot!r} of {source} was moved on to {confirmed}, and the flow needs everything from {needed} on"
     cause = "another client read from this slot or advanced it"
     remedy = (
@@ -262,14 +263,15 @@ class PastAcknowledged(Transient):
     """An output that lacks what upstream was told is durable."""
 
     code = "TG-0378"
+    of_start = True
     what = (
         "{source}: an output needs the rows from {needed} on, and the server was told that everything before "
         "{confirmed} is durable"
     )
-    cause = "an output was added after the first rows were read; or the store of the flow is an older backup"
+    cause = "the store of the flow and all its tables are older backups, or the tables were removed"
     remedy = (
-        "give the new output start='now', or take it out of the flow again. For a table with all rows, declare the "
-        "source once more under another name. The flow tries again by itself"
+        "bring the tables back, or declare the source once more under another name, with other outputs. The flow "
+        "tries again by itself"
     )
 
 

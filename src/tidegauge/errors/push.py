@@ -51,6 +51,7 @@ class StartForgotten(Definite):
     """An upstream that no longer has the records that the flow lacks."""
 
     code = "TG-0352"
+    of_start = True
     what = (
         "source {source!r}: upstream's oldest record of partition {partition!r} is {oldest}, and the flow needs "
         "those from {start} on"

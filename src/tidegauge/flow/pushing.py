@@ -8,6 +8,9 @@
 Invariant: a source has one connection while the flow stays open, from the first epoch that an output lacks. A source
 that has failed or is sealed is connected only where an output lacks epochs that are bound. When the flow is opened
 anew, everything begins anew: the records are those of before, and get the epochs of before.
+
+Upstream may have forgotten what one output lacks, which is new, or whose table is an older one, while others have it.
+Then that output fails (`left_behind`), and the flow is opened anew: the connection begins where the others are.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from typing import Final
 
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env, Spawn
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.outputs import OutputLeftBehind
 from tidegauge.flow.opening import Opened
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.reclock.bindings import bindings_of
@@ -39,10 +44,13 @@ __all__ = ["Pushing"]
 class Pushing:
     """The connections and the pieces of one worker. `close` it in any case.
 
-    readers: those of the sources that are connected.
+    readers: those of the sources that are connected. behind: the outputs that were left behind in this run, and why;
+    more may come. anew: has the flow opened again.
     """
 
-    def __init__(self, flow: FlowSpec) -> None:
+    def __init__(self, flow: FlowSpec, *, behind: dict[str, OutputLeftBehind], anew: Callable[[], None]) -> None:
+        self.behind: Final = behind
+        self._anew: Final = anew
         self.pieces: Final[Mapping[str, Pieces]] = {
             name: Pieces(flow.name, name, source)
             for name, source in flow.sources.items()
@@ -78,7 +86,9 @@ class Pushing:
         live: the sources that are asked how far they are. limits: the epochs at which outputs end.
         """
         for name, kept in self.pieces.items():
-            if name not in live and not _lacks(flow, name, limits):
+            uppers = self._uppers(flow, name)
+            end = flow.timeline.upper
+            if name not in live and all(upper >= min(end, limits.get(one, end)) for one, upper in uppers.items()):
                 continue
             self.acknowledgements[name] = EventQueue(INT)
             reader = self.readers[name] = PushReader(
@@ -87,7 +97,7 @@ class Pushing:
                     source=kept.source,
                     pieces=kept,
                     room=Room(4 * AT_ONCE),
-                    start=flow.timeline.tables[name].inverse(_least(flow, name)),
+                    start=flow.timeline.tables[name].inverse(min(uppers.values(), default=end)),
                     bound=partial(flow.timeline.bound, name),
                     mints=name in live,
                     acknowledgements=self.acknowledgements[name],
@@ -95,6 +105,7 @@ class Pushing:
                     env=env,
                     spawn=spawn,
                     going=going,
+                    left_behind=partial(self._leave, flow, name),
                 )
             )
             with worker.dataflow(f"{flow.spec.name}/{name}", order=GAUGE) as scope:
@@ -104,11 +115,35 @@ class Pushing:
         """Give the records their epochs, in the flow's scope, and keep them as pieces."""
         for name, reader in self.readers.items():
             # One epoch before the first that an output lacks: everything bound up to there counts as bound there.
-            start = max(_least(flow, name) - 1, flow.since)
+            least = min(self._uppers(flow, name).values(), default=flow.timeline.upper)
+            start = max(least - 1, flow.since)
             bound = bindings_of(spans, flow.timeline, name, as_of=start)
             records = PartitionedRecords(name, StreamPlaces())
             rows = reclock_stream(bound, self._arrivals[name], records, reader.setup.room, as_of=start)
             pieces(rows, self.pieces[name])
+
+    def _uppers(self, flow: Opened, source: str) -> dict[str, int]:
+        """Return the first epoch that each open output of a source lacks, but for those that were left behind."""
+        return {
+            name: upper
+            for name, upper in flow.uppers.items()
+            if flow.spec.outputs[name].source == source and name not in self.behind
+        }
+
+    def _leave(self, flow: Opened, source: str, error: TidegaugeError) -> bool:
+        """Leave those outputs of a source behind that lack most of it; not if they all lack the same."""
+        table, uppers = flow.timeline.tables[source], self._uppers(flow, source)
+        begins = {name: table.inverse(upper) for name, upper in uppers.items()}
+        least = table.inverse(min(uppers.values(), default=0))
+        behind = [name for name, begin in begins.items() if begin == least]
+        if len(behind) == len(begins):
+            return False
+        for name in behind:
+            self.behind[name] = OutputLeftBehind(
+                output=name, epoch=uppers[name], source=source, detail=f"{error.code}, {error.summary}"
+            )
+        self._anew()
+        return True
 
     def close(self) -> None:
         """Close the connections, and let go of the records that were received and wait."""
@@ -116,19 +151,3 @@ class Pushing:
             reader.close()
         for kept in self.pieces.values():
             kept.close()
-
-
-def _least(flow: Opened, source: str) -> int:
-    """Return the first epoch that an open output of a source lacks."""
-    mine = (upper for name, upper in flow.uppers.items() if flow.spec.outputs[name].source == source)
-    return min(mine, default=flow.timeline.upper)
-
-
-def _lacks(flow: Opened, source: str, limits: Mapping[str, int]) -> bool:
-    """Whether an open output of a source lacks epochs that are bound, and is to get them."""
-    end = flow.timeline.upper
-    return any(
-        upper < min(end, limits.get(name, end))
-        for name, upper in flow.uppers.items()
-        if flow.spec.outputs[name].source == source
-    )

@@ -107,6 +107,9 @@ def render(
     failures = EventQueue(INT)
 
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
+    behind = {name: error for name, error in pushing.behind.items() if name in plans}
+    for name, error in behind.items():
+        output_failures.failed(name, uppers[name], error)
     filling = set(flow.fills)
     empty = {name for name, table in flow.tables.items() if not table.upper}
     first = {name: flow.starts[name].epoch if name in flow.starts else 0 for name in flow.tables}
@@ -311,7 +314,8 @@ def render(
             followed=Followers(spec.name, flow.store, flow.lease, since=flow.since).lacked,
             reach=reach if owner is not None else None,
             patience=Patience(
-                {name: plan.patience for name, plan in plans.items() if plan.patience is not None},
+                {name: plan.patience for name, plan in plans.items() if plan.patience is not None}
+                | dict.fromkeys(behind, 0.0),  # upstream has forgotten already what they lack
                 idle=lambda: pausing.outputs | output_failures.ended.keys(),
                 minted_at=minted_at,
                 now=env.now,

@@ -21,6 +21,7 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import TidegaugeError, Transient, brief
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.flow import EmptyFlow
+from tidegauge.errors.outputs import OutputLeftBehind
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
 from tidegauge.flow.adding import successor
@@ -130,7 +131,8 @@ class Runner:
         self._told: Final[list[Future[Any]]] = []
         """Acknowledgements under way."""
         self._publications: Final = Publications()
-        self._pushing = Pushing(self.flow)
+        self._behind: Final[dict[str, OutputLeftBehind]] = {}
+        self._pushing = self._pushed()
         self._polling: Final = Polling(self.flow, env)
         self._registering = Registering(self.flow, engine, env=env, spawn=spawn)
         self._resources = ExitStack()
@@ -223,7 +225,7 @@ class Runner:
         self._going = Event()
         if not self.stopping:
             self._going.set()
-        self._pushing = Pushing(flow)
+        self._pushing = self._pushed()
         render(
             found,
             worker,
@@ -266,8 +268,11 @@ class Runner:
             ),
         )
 
+    def _pushed(self) -> Pushing:
+        return Pushing(self.flow, behind=self._behind, anew=self._leave)
+
     def _leave(self) -> None:
-        """Take in that the flow is to be opened anew: something of the owner came along that opening looks at."""
+        """Take in that the flow is to be opened anew: something came along that opening looks at."""
         self._left = True
 
     def _columned(self, source: str, columns: pa.Schema) -> None:

@@ -12,6 +12,7 @@ connection begins there. What upstream was told last may not have come to it: th
     nothing                  -> received again
     Transient, OSError       -> closed; after a growing delay connected again from the frontier reached
     Definite                 -> the source has failed; epochs that are not whole fail where they are planned
+    either, `of_start`       -> where others of its outputs lack less, those that lack it fail, and the others go on
 
 Nothing is acknowledged before a call on the connection has passed the checks: an upstream that was restored from an
 older backup would delete what it appended since.
@@ -67,7 +68,8 @@ class PushSetup:
 
     start: where it begins. bound: the durable knowledge about the source. mints: whether new records are
     bound; otherwise the source is read up to the bound frontier. confirm: raises when this driver is no longer to
-    acknowledge. going: whether to receive anything.
+    acknowledge. going: whether to receive anything. left_behind: hears that upstream no longer has `start`, and says
+    whether other outputs go on without those that lack it; the reader is over then.
     """
 
     name: str
@@ -82,6 +84,7 @@ class PushSetup:
     env: Env
     spawn: Spawn
     going: Callable[[], bool]
+    left_behind: Callable[[TidegaugeError], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +271,15 @@ class PushReader:
                 lawful(setup.name, self._streams, self.reached, done.received, raw=self._raw)
         except Definite as error:
             self._disconnect()
+            if self._leaves_behind(error):
+                return
             self.error = error
             setup.pieces.fail(error)
             return
         except (OSError, Transient) as error:
             self._disconnect()
+            if self._leaves_behind(error):
+                return
             self._owed.again()
             self._current = False
             self.attempt += 1
@@ -294,6 +301,13 @@ class PushReader:
             self._current = self.end is None or self.end.less_equal(self.reached)
             self._call_at = setup.env.monotonic() + _PAUSE
             self._activator.activate_after(_PAUSE)
+
+    def _leaves_behind(self, error: Exception) -> bool:
+        """Whether the flow goes on without the outputs that need `start`: then this reader has nothing to do."""
+        if not isinstance(error, TidegaugeError) or not error.of_start or self._connected:
+            return False
+        self._over = self.setup.left_behind(error)
+        return self._over
 
     def _told(self, done: _Done) -> None:
         """Take in whether upstream took the acknowledgement: if not, it is told again, late."""
