@@ -39,9 +39,9 @@ from tidegauge.sources.postgres.witness import Comparison, LastTransaction
 
 __all__ = ["SPILL", "Gathering"]
 
-SPILL: Final = 8 << 20
+SPILL: Final = 4 << 20
 """Bytes of a transaction from which on it is written to files."""
-_FILED: Final = 4 << 20
+_FILED: Final = 2 << 20
 """Bytes of a chunk in a file."""
 _MOST: Final = 1 << 31
 """Changes of a transaction in one table: `_sequence` counts no further."""
