@@ -20,9 +20,7 @@ TROUBLES = """
 from pathlib import Path
 
 import tidegauge as tg
-from tidegauge.kafka import cluster
 
-cluster.PATIENCE = 3.0
 HERE = Path(__file__).parent
 flow = tg.Dataflow("shop", store=f"sqlite:///{HERE}/shop.db", tick=0.05)
 N = tg.Json("n long")

@@ -55,7 +55,7 @@ def test_a_run_whose_store_is_full_says_so_and_ends_at_once_when_it_is_interrupt
             count += 1
         run.says("has no room left: database or disk is full)")
         run.interrupt()
-        assert run.ended(10.0) == 0
+        assert run.ended() == 0
         assert "shop: stopped; epoch " in run.err()
         make_room(disk)
         shop.catch_up()

@@ -208,7 +208,7 @@ def test_a_source_that_is_tried_again_takes_long_to_say_no_and_holds_up_nobody(c
 def test_an_upstream_that_is_slow_to_take_an_acknowledgement_holds_up_nobody(
     ends: bool, coast: Coast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegauge.flow.runner.LAST_WORDS", 0.5)
+    monkeypatch.setattr("tidegauge.flow.runner.LAST_WORDS", 60.0 if ends else 0.5)
     shore = coast.shore
     shore.at, shore.tide = "acknowledge", threading.Event()
     coast.write()

@@ -109,7 +109,7 @@ def test_a_run_does_not_wait_for_itself_but_may_stop_itself(flow: tg.Dataflow) -
     ready = threading.Event()
 
     def watch(board: Any) -> None:
-        if board.published and ready.is_set() and not raised:
+        if board.published and ready.wait(60) and not raised:
             try:
                 runs[0].wait()
             except WaitsForItself as error:

@@ -50,8 +50,8 @@ def test_a_request_is_answered_by_the_first_tick_that_begins_after_it(story: lis
 def test_very_many_answers_cost_no_more_than_their_number() -> None:
     sources = [f"source {n}" for n in range(20_000)]
     tick = Round(1, 10.0, set(sources))
-    began = time.process_time()
+    began = time.thread_time()
     for source in sources:
         tick.answered(source)
     assert tick.over(now=0.0)
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2

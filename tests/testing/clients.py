@@ -12,10 +12,10 @@ from tidegauge.testing.endpoint import quiet
 def produce(servers: str, topic: str, *values: bytes, **settings: Any) -> list[KafkaError | None]:
     """Write values into partition 0; return for each what the broker said when it acknowledged or refused it."""
     said: list[KafkaError | None] = []
-    producer = Producer({**quiet(servers), "delivery.timeout.ms": 10_000, **settings})
+    producer = Producer({**quiet(servers), "delivery.timeout.ms": 60_000, **settings})
     for value in values:
         producer.produce(topic, value, partition=0, on_delivery=lambda error, _message: said.append(error))
-    producer.flush(15)
+    producer.flush(60)
     return said
 
 
@@ -24,6 +24,6 @@ def consume(servers: str, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer({**quiet(servers), "group.id": f"{topic}-readers", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=15)]
+        return [message.value() for message in consumer.consume(count, timeout=60)]
     finally:
         consumer.close()

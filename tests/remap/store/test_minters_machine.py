@@ -3,7 +3,6 @@ taken over or comes back as a zombie, and however clocks step, the store is what
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -24,6 +23,7 @@ from hypothesis.stateful import (
 from tests.depth import examples
 from tests.postgres import Server
 from tests.remap.store.minters import WELL, Crash, Fate, Harbour, Intruder, Minter, Model, Stored, Verdict, harbour
+from tests.waiting import eventually
 
 from tidegauge.env import Effect
 from tidegauge.errors.store import NotYetBound, UpperMismatch
@@ -271,9 +271,7 @@ class Minters(RuleBasedStateMachine):
 
     def let_it_land(self) -> None:
         """Wait for a commit that the server may not have come to yet, although its client has heard the end."""
-        deadline = time.monotonic() + 5
-        while self.here.stored(self.flow) != self.model.stored() and time.monotonic() < deadline:
-            continue
+        eventually(lambda: self.here.stored(self.flow) == self.model.stored())
 
     def intrude(self, minter: Minter, intruder: Intruder) -> None:
         """What happens while a minter waits to try again."""

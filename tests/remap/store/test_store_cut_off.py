@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -97,17 +98,20 @@ def test_who_is_taken_over_from_while_it_was_cut_off_writes_nothing_when_it_is_b
 def test_who_hears_nothing_any_more_tries_again_and_finds_that_it_lost_the_lease(
     postgres: Server, url: str, env: Env, elsewhere: LeaseHolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patience, taken = silence.PATIENCE, list[Rows]()
-    with wire(postgres, "question") as line:
+    taken, connect = list[Rows](), silence.Listener.connect
+    with wire(postgres, "question") as line, monkeypatch.context() as hasty:
 
         def pause(_seconds: float) -> None:
-            monkeypatch.setattr(silence, "PATIENCE", patience)
+            hasty.undo()
             taken.append(take_over(url, env, elsewhere))
             line.mend()
 
-        store, lease = begin(line, f"{url}&connect_timeout=3", replace(env, sleep=pause))
-        monkeypatch.setattr(silence, "PATIENCE", 0.3)
-        line.cut()
+        store, lease = begin(line, url, replace(env, sleep=pause))
+        line.cut()  # and from here on, until there is a pause, the driver has little patience
+        hasty.setattr(silence, "PATIENCE", 0.3)
+        hasty.setattr(
+            silence.Listener, "connect", lambda *given, **more: connect(*given, **{**more, "connect_timeout": 2})
+        )
         with pytest.raises(LeaseLost, match="grace"):
             bind(store, lease, env)
         store.close()
@@ -115,9 +119,26 @@ def test_who_hears_nothing_any_more_tries_again_and_finds_that_it_lost_the_lease
 
 
 def test_a_server_that_works_for_long_is_heard_out(url: str, env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store.open(url, env=env)
-    monkeypatch.setattr(silence, "PATIENCE", 2.0)
-    words = "SELECT pg_sleep(0.3), repeat('x', 10000) FROM generate_series(1, 8)"
+    """By a clock of the test's own, two thirds of the patience pass before each word."""
+    store, heard, now = Store.open(url, env=env), silence.heard, 0.0
+
+    def slowly(waiting: Any, **settings: Any) -> Generator[Any, Any, Any]:
+        nonlocal now
+        hearing = heard(waiting, **settings)
+        try:
+            wanted = next(hearing)
+            while True:
+                ready = yield wanted
+                now += settings["patience"] * 2 / 3 if ready else 0
+                wanted = hearing.send(ready)
+        except StopIteration as over:
+            return over.value
+
+    monkeypatch.setattr(silence, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(silence, "heard", slowly)
+    words = "SELECT pg_sleep(0.2), repeat('x', 10000) FROM generate_series(1, 5)"
     with store._database.reading() as connection:
-        assert len(connection.exec_driver_sql(words).all()) == 8
+        before = now
+        assert len(connection.exec_driver_sql(words).all()) == 5
+        assert now - before > 2 * silence.PATIENCE
     store.close()

@@ -27,18 +27,16 @@ from tidegauge.testing import KafkaBroker
 def test_a_commit_that_the_broker_does_not_answer_is_transient_and_seen_once(
     own_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "PATIENCE", 1.0)
     sink = KafkaSink(own_broker.servers, topic=unique("away"), partitions=1, staging=str(tmp_path))
     bench = Bench(own_broker.servers, sink)
     table = bench.open()
-    with monkeypatch.context() as patch:
-        patch.setattr(writer_module, "PATIENCE", 30.0)
-        bench.commit(table, 0, 1)
+    bench.commit(table, 0, 1)
     files, write = bench.stage([1]), write_id()
     commit = TransactionalProducer.commit
 
     def without_broker(*arguments: Any) -> None:
         own_broker.kill()  # everything else was sent
+        patch.setattr(writer_module, "PATIENCE", 1.0)
         commit(*arguments)
 
     try:
@@ -48,7 +46,6 @@ def test_a_commit_that_the_broker_does_not_answer_is_transient_and_seen_once(
                 table.commit(1, 2, SCHEMA, files, write=write)
     finally:
         own_broker.start()
-    monkeypatch.setattr(writer_module, "PATIENCE", 30.0)
     deadline = time.monotonic() + 100
     while table.upper < 2:  # as the flow would
         with suppress(Transient):

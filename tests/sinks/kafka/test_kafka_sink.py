@@ -297,7 +297,7 @@ def test_t66_an_emptied_progress_topic_is_at_its_end_at_once(bench: Bench, kafka
     for altered in admin.incremental_alter_configs([resource]).values():
         altered.result()
     settings = Settings.of(bench.servers)
-    assert scan(settings, progress, "any", true_end=True, env=Env(), patience=5) is None
+    assert scan(settings, progress, "any", true_end=True, env=Env(), patience=60) is None
     table = bench.open()
     bench.commit(table, 0, 1)
     assert bench.rows() == [("ada", 0)]

@@ -145,8 +145,9 @@ def test_of_a_batch_the_message_that_was_refused_is_told_and_not_what_was_lost_w
 def test_a_transaction_that_the_broker_gave_up_is_said_to_take_too_long_and_shows_nothing_twice(
     more: bool, make_bench: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = make_bench(settings={"transaction.timeout.ms": 1000})
-    bench.commit(bench.open(), 0, 1)
+    patient = make_bench()
+    patient.commit(patient.open(), 0, 1)
+    bench = patient.given(settings={"transaction.timeout.ms": 1000})
     table, send = bench.open(), writer_module.TransactionalProducer.send
     table.sweep(lambda: None)
     files, write = bench.stage([1]), write_id()
@@ -181,7 +182,7 @@ def test_a_transaction_that_the_broker_gave_up_is_said_to_take_too_long_and_show
         "seconds": 1,
     }
     assert bench.rows() == [("ada", 0)]
-    after = bench.open()
+    after = patient.open()
     assert after.upper == 1
     after.commit(1, 2, SCHEMA, files, write=write)
     assert bench.rows() == [("ada", 0), ("ada", 1)]

@@ -189,6 +189,7 @@ def test_a_table_that_others_keep_locked_is_waited_for_and_no_longer_than_said(b
         bench.commit(opened, 1, 2)
     assert "statement timeout" in str(caught.value)
     assert waited_out(caught.value)
+    bench.query(f"ALTER DATABASE {bench.database} RESET statement_timeout")
     bench.commit(opened, 1, 2)
     assert bench.epochs() == [0, 1]
 

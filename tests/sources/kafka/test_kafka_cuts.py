@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.sources.kafka.writing import NOW, bind, numbers, rows, transact, write
 from tests.waiting import eventually
 
@@ -13,11 +12,8 @@ from tidegauge.sources import KafkaSource
 from tidegauge.testing import Endpoint
 
 
-def test_splits_of_a_hole_at_the_end_are_read_one_after_the_other(
-    kafka_broker: Endpoint, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_splits_of_a_hole_at_the_end_are_read_one_after_the_other(kafka_broker: Endpoint, topic: str) -> None:
     """The first of them takes the consumer to the partition's end, of which the broker tells it once."""
-    monkeypatch.setattr("tidegauge.sources.kafka.reading.PATIENCE", 5.0)
     it = KafkaSource(kafka_broker.servers, topic=topic, format=tg.Json("n long"), split_records=2, name="it")
     write(kafka_broker, topic, numbers(range(3)))
     transact(kafka_broker, topic, numbers(range(5)), commit=False)

@@ -221,7 +221,7 @@ def test_a_server_that_ends_idle_transactions_soon_does_not_end_the_reading(
         received(subscription, lambda found: bool(found.frontier))
         subscription.close()
     finally:
-        shop.do(f"ALTER DATABASE {shop.name} RESET idle_in_transaction_session_timeout")
+        shop.server.query(f"ALTER DATABASE {shop.name} RESET idle_in_transaction_session_timeout")
     released(shop)
     checked(shop)
 

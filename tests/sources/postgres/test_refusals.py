@@ -42,7 +42,7 @@ from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.sources.push.protocol import Received
 
-SPREAD = 20.0
+SPREAD = 60.0
 
 
 def connected(shop: Shop, start: Frontier = ORIGIN, bound: Bound | None = None, **options: Any) -> Any:
