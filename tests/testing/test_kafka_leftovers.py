@@ -70,7 +70,7 @@ def test_a_broker_goes_with_the_last_that_uses_it_and_not_before(
     known = json.loads((tmp_path / "place" / "broker.json").read_text())
     broker, folder = known["pid"], Path(known["folder"])
     assert alive(broker)
-    first.communicate(timeout=20)
+    first.communicate(timeout=60)
     assert Endpoint(servers, "").admin().list_topics(timeout=10).brokers
     second.send_signal(signal.SIGKILL)
     eventually(lambda: not alive(broker) and not folder.exists())

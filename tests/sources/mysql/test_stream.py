@@ -270,6 +270,6 @@ def test_progress_that_comes_at_the_end_of_a_call_is_told_by_a_later_one(shop: S
             found = subscription.receive(1000, 0)
             return found is not None and end.less_equal(found.frontier)
 
-        eventually(told, within=20)
+        eventually(told)
     finally:
         subscription.close()

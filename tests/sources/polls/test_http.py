@@ -323,8 +323,15 @@ def test_the_worst_answers_stall_the_source_and_it_goes_on(server: Served, tmp_p
 
 
 def test_an_answer_that_is_slow_to_the_last_byte_is_given_up_in_time(server: Served, tmp_path: Path) -> None:
-    server.says(lines(1), drip=0.2)
-    one = Driver(source(server, tmp_path, timeout=0.5), env=tg.Env())
+    one = driver(server, tmp_path)
+    server.says(lines(1), drip=0.01)
+    said = server.answer
+
+    def late(asked: Asked) -> Answer:
+        one.clock.now += 21.0  # more than an answer may take, by the flow's clock
+        return said(asked)
+
+    server.answer = late
     stalls(one, HttpUnreachable, "too slow")
 
 

@@ -336,9 +336,8 @@ def test_a_server_that_ends_before_what_is_bound_says_so(shop: Shop) -> None:
     identity, at = first(shop)
     ahead = Frontier({WAL: at[WAL] + (1 << 40)})
     subscription = connected(shop, ahead, Bound(frontier=ahead, identity=identity))
-    found = subscription.receive(10, 0.1)
+    found = received(subscription, lambda found: found.end is not None)
     subscription.close()
-    assert found is not None
     assert found.end is not None
     assert found.end[WAL] < ahead[WAL]  # the reader raises `UpstreamRecreated` of that
 

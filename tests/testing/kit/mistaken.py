@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.testing.kit.hanging import HOME, hang
 
 from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.remap.history import NO_HISTORY, History, Link
@@ -21,11 +21,6 @@ from tidegauge.sinks import OutputId, ParquetSink, StagedFile
 from tidegauge.sinks.location import LocalFiles
 from tidegauge.sinks.protocol import Volume
 from tidegauge.sinks.staging import ParquetStager
-
-LEFT = threading.Event()
-"""Set when calls that hang may come to an end."""
-HOME = os.getpid()
-"""The process that loaded this module, and not one that was forked from it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class MistakenSink:
     @property
     def identity(self) -> str:
         if self.mistake == "hanging identity":
-            LEFT.wait()
+            hang()
         if self.mistake == "number":
             return 42  # type: ignore[return-value]
         return self.path if self.mistake == "identity" else self.sink.identity
@@ -118,9 +113,9 @@ class MistakenTable:
     ) -> None:
         match self.mistake:
             case "hang":
-                LEFT.wait()
+                hang()
             case "apart" if os.getpid() != HOME:
-                LEFT.wait()
+                hang()
             case "empty" if not files:
                 return
             case "columns" if self.table.schema is not None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -15,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.sources.benches import GeneratorBench, file_bench
+from tests.testing.kit.hanging import hang, hung
 
 from tidegauge.errors.sources import FileGone, FileOvertaken
 from tidegauge.errors.testing import BenchNotMade, LawsBroken
@@ -22,7 +21,7 @@ from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import Split
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
-from tidegauge.testing.kit import ConnectorReport, SourceBench, check_source
+from tidegauge.testing.kit import SourceBench, check_source
 from tidegauge.testing.kit.reading_laws import READING_LAWS, memory_is_bounded
 from tidegauge.testing.kit.trial import Law, check
 from tidegauge.testing.kit.trouble_laws import TROUBLE_LAWS
@@ -218,52 +217,35 @@ class Hanging(Mistaken):
 
     def probe(self, bound: Bound, *, now: datetime) -> Observation:
         if self.mistake == "probe":
-            self.wait()
+            hang()
         return super().probe(bound, now=now)
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         if self.mistake == "plan":
-            self.wait()
+            hang()
         return super().plan(slices, bound)
 
     def read(self, split: Any, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         if self.mistake == "read":
-            self.wait()
+            hang()
         yield from super().read(split, on_bad_record)
 
-    def wait(self) -> None:
-        LEFT.wait()
 
+@pytest.mark.parametrize("call", ["probe", "plan", "read"])
+def test_a_call_that_never_returns_is_named_and_the_check_ends(call: str) -> None:
+    def make(folder: Path) -> Any:
+        bench = file_bench(folder, "jsonl")
+        bench.source = Hanging(bench.source, call)
+        return bench
 
-LEFT = threading.Event()
-
-
-@pytest.fixture
-def left() -> Iterator[None]:
-    """Let the threads of calls that hang come to an end with the test."""
-    LEFT.clear()
-    yield
-    LEFT.set()
-
-
-def test_a_call_that_never_returns_is_named_and_the_check_ends(left: None) -> None:
-    def checked(call: str) -> ConnectorReport:
-        def make(folder: Path) -> Any:
-            bench = file_bench(folder, "jsonl")
-            bench.source = Hanging(bench.source, call)
-            return bench
-
-        return check_source(make, deadline=4.0)
-
-    calls = ("probe", "plan", "read")
-    with ThreadPoolExecutor() as threads:
-        for call, report in zip(calls, threads.map(checked, calls), strict=True):
-            [finding] = report.broken
-            said = rf"after 4 seconds it was still in `Hanging\.{call}` \(test_check_source\.py:\d+, in `wait`\)"
-            assert re.fullmatch(said, finding.example)
-            rest = report.findings[report.findings.index(finding) + 1 :]
-            assert rest
-            assert all("did not come to an end before" in later.untried for later in rest)
+    with hung():
+        report = check_source(make, deadline=4.0)
+    [finding] = report.broken
+    said = rf"after 4 seconds it was still in `Hanging\.{call}` \(test_check_source\.py:\d+, in `{call}`\)"
+    assert re.fullmatch(said, finding.example), finding.example
+    rest = report.findings[report.findings.index(finding) + 1 :]
+    assert rest
+    assert all("did not come to an end before" in later.untried for later in rest)
 
 
 def test_an_exception_of_a_source_is_the_example_with_the_call_it_came_from() -> None:

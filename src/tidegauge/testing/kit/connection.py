@@ -143,9 +143,12 @@ def as_added(
     same([record._asdict() for record in wanted], [record._asdict() for record in came], when, ordered=True)
 
 
-def refusal(bench: PushBench, start: Frontier, known: Bound) -> Definite | None:
-    """Return why a flow that is at `start` and has `known` bound goes on no more; None if it does."""
-    deadline = time.monotonic() + 5 * WAIT
+def refusal(bench: PushBench, start: Frontier, known: Bound, *, due: bool) -> Definite | None:
+    """Return why a flow that is at `start` and has `known` bound goes on no more; None if it does.
+
+    due: whether it should not. Then a refusal is waited for as anything else is.
+    """
+    deadline = time.monotonic() + (PATIENCE if due else 5 * WAIT)
     try:
         with connected(bench, start, known) as subscription:
             if known.identity and subscription.identity != known.identity:

@@ -104,14 +104,13 @@ def without_news_it_gives_nothing_soon(bench: PushBench) -> None:
     added = [*bench.add(3)]
     with connected(bench) as subscription:
         taken = follow_on(bench, subscription, end_of(added), Taken())
-        quiet = 0
+        quiet = late = 0
         for _ in range(6):
             begun = time.monotonic()
             received = subscription.receive(3, WAIT)
             took = time.monotonic() - begun
-            expect(
-                took < WAIT + SOON, f"receive(3, {WAIT}) without news took {took:.1f} seconds: a stop waits for it"
-            )
+            late = late + 1 if took >= WAIT + SOON else 0  # once may be the machine
+            expect(late < 2, f"receive(3, {WAIT}) without news took {took:.1f} seconds, twice: a stop waits for it")
             quiet += received is None
             if received is not None:
                 take(bench, taken, received)
@@ -189,14 +188,21 @@ def records_that_are_gone_are_refused(bench: PushBench) -> None:
     Compare `start` with the oldest record that upstream has, and raise a `Definite` error.
     """
     added = [*bench.add(6)]
-    expect(refusal(bench, ORIGIN, Bound()) is None, "a connection from the origin is refused, and nothing is gone")
+    expect(
+        refusal(bench, ORIGIN, Bound(), due=False) is None,
+        "a connection from the origin is refused, and nothing is gone",
+    )
     if not isinstance(bench, Loses):
         raise NotTried("the bench has no `lose`")
     bench.lose()
-    expect(refusal(bench, ORIGIN, Bound()) is not None, "the oldest record is gone, and it begins with the next")
+    expect(
+        refusal(bench, ORIGIN, Bound(), due=True) is not None,
+        "the oldest record is gone, and it begins with the next",
+    )
     known = Bound(frontier=end_of(added))
     expect(
-        refusal(bench, end_of(added), known) is None, "a record is gone that it has, and it is refused all the same"
+        refusal(bench, end_of(added), known, due=False) is None,
+        "a record is gone that it has, and it is refused all the same",
     )
 
 
@@ -210,12 +216,18 @@ def an_older_backup_is_refused(bench: PushBench) -> None:
     added = [*bench.add(9)]
     end = follow(bench, end_of(added), limit=1).stops[-1]
     known = Bound(frontier=end)
-    expect(refusal(bench, end, known) is None, f"a connection from {dict(end)} is refused, and nothing has changed")
+    expect(
+        refusal(bench, end, known, due=False) is None,
+        f"a connection from {dict(end)} is refused, and nothing has changed",
+    )
     bench.restore(end_of(added[: len(added) // 3]))
-    expect(refusal(bench, end, known) is not None, f"6 of 9 records were taken away, and it goes on from {dict(end)}")
+    expect(
+        refusal(bench, end, known, due=True) is not None,
+        f"6 of 9 records were taken away, and it goes on from {dict(end)}",
+    )
     bench.add(1)
     goes_on = f"6 of 9 records were taken away and one came, and it goes on from {dict(end)}"
-    expect(refusal(bench, end, known) is not None, goes_on)
+    expect(refusal(bench, end, known, due=True) is not None, goes_on)
 
 
 def another_log_is_refused(bench: PushBench) -> None:
@@ -234,7 +246,7 @@ def another_log_is_refused(bench: PushBench) -> None:
     bench.recreate()
     bench.add(9)
     known = Bound(frontier=end_of(added), identity=identity)
-    expect(refusal(bench, end_of(added), known) is not None, f"another log is taken for {identity!r}")
+    expect(refusal(bench, end_of(added), known, due=True) is not None, f"another log is taken for {identity!r}")
 
 
 def the_end_is_sealed_once_all_has_come(bench: PushBench) -> None:
