@@ -28,8 +28,9 @@ from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.listings.entries import ENTRIES
+from tidegauge.sources.polls.bound import BoundLog, log_at
 from tidegauge.sources.polls.log import PollLog, PollManifest
-from tidegauge.sources.polls.staged import PollSplit, digest_of
+from tidegauge.sources.polls.staged import PollSplit
 from tidegauge.sources.protocol import Split
 from tidegauge.sources.staged import staged_rows
 
@@ -88,23 +89,13 @@ class StagedListings:
 
     def log(self, incarnation: int) -> PollLog:
         """Return the log of an incarnation."""
-        return PollLog(Path(self.folder, *filter(None, self.owner), str(incarnation)), self.owner[1], by_rows=True)
+        return log_at(self.folder, self.owner, incarnation, by_rows=True)
 
     def ahead(self, bound: Bound) -> list[PollManifest]:
-        """Return the manifests that are staged and not bound, in their order.
-
-        Raises `UpstreamRecreated`, `PollDamaged`, and `OSError` where files are bound and the folder is away.
-        """
-        log, end = self.log(bound.incarnation), bound.frontier[POLLS]
-        if end:
-            log.folder.stat()
-            first = int(bound.details[POLLS].get("first", end))  # a source of another kind keeps none
-            try:
-                found = log.manifest(first).digest
-            except FileNotFoundError:
-                found = ""
-            log.check(first, "the digest", digest_of(bound), found)
-        return list(log.following(end, digest_of(bound)))
+        """Return the manifests that are staged and not bound, in their order. Raises as `BoundLog.ahead` does."""
+        end = bound.frontier[POLLS]
+        last = int(bound.details[POLLS].get("first", end)) if end else 0  # a source of another kind keeps none
+        return BoundLog(self.log(bound.incarnation), bound).ahead(last)
 
     def observed(
         self,
@@ -157,7 +148,7 @@ class StagedListings:
             yield _listing(log, manifest), at, min(after, piece.upper)
             before, at = manifest, after
         if before is not None:
-            self._check_end(log, before, bound)
+            BoundLog(log, bound).check_end(before)
 
     def _beginning(self, log: PollLog, number: int) -> int:
         """Return the first number of the manifest that has a file."""
@@ -175,18 +166,6 @@ class StagedListings:
                 source=piece.source, partition=piece.partition, asked=number, there=number + 1, end=piece.upper
             )
         return found
-
-    def _check_end(self, log: PollLog, last: PollManifest, bound: Bound) -> None:
-        """See that the manifest after the last one read follows it, or that it is the last one bound."""
-        after = log.after(last)
-        if after == bound.frontier[POLLS]:
-            log.check(last.poll, "the digest", digest_of(bound), last.digest)
-            return
-        try:
-            following = log.manifest(after)
-        except FileNotFoundError:
-            return
-        log.check(following.poll, "its predecessor", following.before, last.digest)
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into splits of some files each, by their sizes. Raises as `listings` does."""

@@ -35,9 +35,10 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.polls import PollOverdue, StateCameBack
 from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
+from tidegauge.sources.polls.bound import digest_of
 from tidegauge.sources.polls.log import PollLog, PollManifest
 from tidegauge.sources.polls.merging import MergeMemory, Merging
-from tidegauge.sources.polls.staged import EPOCH_ROWS, PollSplit, digest_of
+from tidegauge.sources.polls.staged import EPOCH_ROWS, PollSplit
 
 __all__ = [
     "AHEAD",

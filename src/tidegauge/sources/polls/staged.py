@@ -32,11 +32,12 @@ from tidegauge.errors.sources import RecordsLost
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.polls.bound import BoundLog, log_at
 from tidegauge.sources.polls.log import PollLog, PollManifest
 from tidegauge.sources.protocol import Split
 from tidegauge.sources.staged import staged_rows
 
-__all__ = ["EPOCH_ROWS", "PollSplit", "StagedPolls", "admitted", "digest_of"]
+__all__ = ["EPOCH_ROWS", "PollSplit", "StagedPolls", "admitted"]
 
 EPOCH_ROWS: Final = 10_000_000
 """How many rows an epoch takes, at most; at least one poll."""
@@ -54,11 +55,6 @@ class PollSplit:
     path: str
     rows: int
     schema: pa.Schema
-
-
-def digest_of(bound: Bound) -> str:
-    """Return the digest of the last poll that is bound, "" before the first."""
-    return str(bound.details[POLLS]["digest"]) if POLLS in bound.details else ""
 
 
 def admitted(ahead: Sequence[PollManifest]) -> Sequence[PollManifest]:
@@ -80,23 +76,12 @@ class StagedPolls:
     owner: tuple[str, str]
 
     def log(self, incarnation: int) -> PollLog:
-        """Return the log of an incarnation: a new one begins with the first poll, and without a state."""
-        return PollLog(Path(self.folder, *filter(None, self.owner), str(incarnation)), self.owner[1])
+        """Return the log of an incarnation."""
+        return log_at(self.folder, self.owner, incarnation)
 
     def ahead(self, bound: Bound) -> list[PollManifest]:
-        """Return the polls that are staged and not bound, in their order.
-
-        Raises `UpstreamRecreated`, `PollDamaged`, and `OSError` where polls are bound and their folder is away.
-        """
-        log, end = self.log(bound.incarnation), bound.frontier[POLLS]
-        if end:
-            log.folder.stat()
-            try:
-                found = log.manifest(end - 1).digest
-            except FileNotFoundError:
-                found = ""
-            log.check(end - 1, "the digest", digest_of(bound), found)
-        return list(log.following(end, digest_of(bound)))
+        """Return the polls that are staged and not bound, in their order. Raises as `BoundLog.ahead` does."""
+        return BoundLog(self.log(bound.incarnation), bound).ahead(bound.frontier[POLLS] - 1)
 
     def probe(self, bound: Bound, *, now: datetime, note: str = "") -> Observation:
         """Return how far the log goes. Raises as `ahead` does."""
@@ -179,18 +164,7 @@ class StagedPolls:
             )
             last = manifest
         if last is not None:
-            self._check_end(log, last, bound)
-
-    def _check_end(self, log: PollLog, last: PollManifest, bound: Bound) -> None:
-        """See that the poll after the last one read follows it, or that it is the last one bound."""
-        if last.poll + 1 == bound.frontier[POLLS]:
-            log.check(last.poll, "the digest", digest_of(bound), last.digest)
-            return
-        try:
-            after = log.manifest(last.poll + 1)
-        except FileNotFoundError:
-            return
-        log.check(after.poll, "its predecessor", after.before, last.digest)
+            BoundLog(log, bound).check_end(last)
 
     def _manifest(self, log: PollLog, piece: Slice, poll: int) -> PollManifest:
         try:
