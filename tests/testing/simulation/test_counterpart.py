@@ -26,6 +26,7 @@ from tidegauge.testing.simulation.upstream import (
     Folder,
     MetSource,
     PartitionedLog,
+    PolledService,
     SimulatedFeed,
     SimulatedLog,
     counterpart,
@@ -215,17 +216,18 @@ def test_a_source_that_pushes_and_goes_by_another_clock_is_refused() -> None:
 
 
 @pytest.mark.parametrize("merge", ["append", "ledger", "snapshot", "upsert"])
-def test_polls_are_stood_in_for_by_a_log_where_rows_do_not_follow_from_each_other(
-    merge: Any,
-) -> None:
+def test_polls_are_stood_in_for_by_a_service_that_is_asked_with_the_same_strategy(merge: Any) -> None:
     key = () if merge == "append" else "id"
     polled = tg.PollingSource(lambda _: 1 / 0, columns="id long", staging="/nowhere", merge=merge, key=key)  # type: ignore[arg-type, return-value]
     over_http = tg.HttpSource("http://nowhere", format=tg.Json("id long"), staging="/nowhere", merge=merge, key=key)
     for source in (polled, over_http):
-        if merge in ("append", "ledger"):
-            found = counterpart(source, name="orders")
-            assert isinstance(found.upstream, PartitionedLog)
-            assert found.met(print).schema == source.schema
-        else:
-            with pytest.raises(NoCounterpart, match=f"merge='{merge}'"):
-                counterpart(source, name="orders")
+        found = counterpart(source, name="orders")
+        assert isinstance(found.upstream, PolledService)
+        stands_in: Any = found.met(print)
+        assert (stands_in.schema, stands_in.inner.merge, stands_in.inner.key) == (
+            source.schema,
+            source.merge,
+            source.key,
+        )
+        found.upstream.add({"id": 7})
+        assert stands_in.inner.function(None).rows.to_pylist() == [{"id": 7}]

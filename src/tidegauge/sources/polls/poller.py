@@ -23,7 +23,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeAlias
@@ -125,6 +126,12 @@ def in_a_thread(job: Callable[[], None]) -> Future[None]:
     return done
 
 
+def _await(task: Future[None]) -> None:
+    """Wait a moment for a poll that is under way."""
+    with suppress(TimeoutError):
+        task.exception(timeout=WAIT)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PollerSetup:
     """What a poller works with. every, timeout: seconds between two polls, and for one; delay: after an error."""
@@ -190,7 +197,7 @@ class Poller:
         if self._task is None and clock() >= self._due and len(place.ahead) < AHEAD and not self._closed:
             self._error, self._again, self._begun = None, False, clock()
             self._task = self._setup.beside(lambda: self._poll(place))
-            wait([self._task], timeout=WAIT)
+            _await(self._task)
             self._hear()
         ahead = list(place.ahead)
         end = self._setup.staged.log(place.incarnation).after(ahead[-1]) if ahead else bound.frontier[POLLS]
@@ -221,7 +228,7 @@ class Poller:
                 place.ahead.popleft()
             return place
         if self._task is not None:  # of another incarnation
-            wait([self._task], timeout=WAIT)
+            _await(self._task)
             if not self._task.done():
                 raise self._overdue()
             self._hear()

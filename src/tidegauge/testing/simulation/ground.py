@@ -36,8 +36,8 @@ from tidegauge.testing.simulation.outside import ANSWERS, outside
 from tidegauge.testing.simulation.plan import FaultKind, FlowFacts
 from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
+from tidegauge.testing.simulation.upstream import ATTENDED_POINTS, PUSH_POINTS, is_polled
 from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
-from tidegauge.testing.simulation.upstream import PUSH_POINTS
 
 __all__ = ["GivenFlow", "Ground", "MakeFlow"]
 
@@ -73,12 +73,15 @@ class Ground:
         for plan in spec.outputs.values():
             if (columns := spec.sources[plan.source].schema) is not None:
                 output_schema(plan, columns, engine)
-        places = [*(point for point in EFFECTS if not point.endswith(" stage poll")), *STORE_POINTS]
+        polled = tuple(name for name, source in spec.sources.items() if is_polled(source))
+        effects = (point for point in EFFECTS if polled or not point.endswith(" stage poll"))
+        places = [*effects, *STORE_POINTS]
         places += [f"{name}: {point}" for name in spec.outputs for point in SINK_POINTS]
         feeds = tuple(name for name, source in spec.sources.items() if isinstance(source, PushedSource))
         written = tuple(name for name in spec.sources if name not in spec.derived)
         for name in written:
             places += [f"{name}: {point}" for point in (PUSH_POINTS if name in feeds else SOURCE_POINTS)]
+            places += [f"{name}: {point}" for point in ATTENDED_POINTS if name in polled]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
         answering: dict[FaultKind, tuple[str, ...]] = {
@@ -86,7 +89,7 @@ class Ground:
         }
         answering["torn"] = tuple(place for place in places if place.endswith(": closed"))
         files = tuple(name for name, source in spec.sources.items() if isinstance(source, FileSource))
-        topics = ((name, spec.sources[name]) for name in written if name not in (*feeds, *files))
+        topics = ((name, spec.sources[name]) for name in written if name not in (*feeds, *files, *polled))
         logs = tuple(name for name, source in topics if not isinstance(source, GeneratorSource))
         readers = Counter(plan.source for plan in spec.outputs.values())
         companied = tuple(

@@ -271,3 +271,7 @@ class Meeting:
         """Wait until something is so, at most for some seconds."""
         world = self._life.world
         world.scheduler.wait(ready, until=world.clock.monotonic() + seconds)
+
+    def spawn(self, work: Callable[[], Any]) -> Future[Any]:
+        """Run a function beside the driver's worker."""
+        return self._life.spawn(work)

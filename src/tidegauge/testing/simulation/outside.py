@@ -28,6 +28,9 @@ __all__ = ["ANSWERS", "no_room", "outside"]
 ANSWERS: Final[tuple[FaultKind, ...]] = ("error", "lost")
 """The kinds of faults that a driver hears of as an answer."""
 
+STAGE_POLL: Final = "before stage poll"
+"""Where a poll meets the disk that it is staged on."""
+
 _RESET: Final = "the connection was reset"
 
 
@@ -35,6 +38,8 @@ def outside(kind: FaultKind, place: str) -> Exception | None:
     """Return the error that a driver gets at a place; None where it asks nobody, or where the kind makes no sense."""
     call = place.rpartition(": ")[2]
     after = call.endswith("ed") or call in ("answer", "have read")
+    if place == STAGE_POLL and kind == "error":
+        return OSError(errno.EIO, "Input/output error")
     if place in EFFECTS or (kind == "lost") != after:
         return None
     if place in STORE_POINTS:
@@ -48,6 +53,6 @@ def no_room(place: str) -> Exception | None:
     """Return the error that a driver gets at a place while there is no room, None where it needs none."""
     if place == "store commit":
         return NoAnswer(StoreFull(url=URL, detail="database or disk is full"))
-    if place.endswith((": stage", ": close", ": commit")):
+    if place == STAGE_POLL or place.endswith((": stage", ": close", ": commit")):
         return OSError(errno.ENOSPC, "No space left on device")
     return None

@@ -58,6 +58,7 @@ from tidegauge.testing.simulation.tables import Lake
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
 from tidegauge.testing.simulation.trace import EventTrace, logged
 from tidegauge.testing.simulation.writers import upstream_of
+from tidegauge.testing.simulation.writers.polls import PollsUpstream
 from tidegauge.testing.simulation.writers.union import UnionUpstream
 
 __all__ = ["World"]
@@ -99,6 +100,7 @@ class World:
             for name, source in ground.spec.sources.items()
             if isinstance(source, UnionSource)
         }
+        self.polled: Final = [one for one in written.values() if isinstance(one, PollsUpstream)]
         self.upstreams: Final[Mapping[str, Any]] = {**written, **self.unions}
         self.gains: Final = Gains(plan.acts, ground.facts.gaining)
         self.ledger: Final = BindingLedger(self.memory, self.upstreams, gaining=tuple(self.gains.lacks))
@@ -242,6 +244,8 @@ class World:
         self.checks.at(place, who=self.scheduler.running, without=life.without, first=first)
         if place == "store committed":
             self.file_laws.at_commit()
+        for upstream in self.polled:
+            self.checks.broken = self.checks.broken or upstream.broken
         self.steering.at(life, name, call)
         if call == "sweep":
             self.swept[name] = len(self.drew)

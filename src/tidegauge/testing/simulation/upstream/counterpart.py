@@ -1,8 +1,9 @@
 """`counterpart`: what stands in for a user's source in a simulation.
 
 Its upstream is in memory and empty, and the simulation writes to it. A topic becomes a log, and a source with the
-same columns and options reads it. A `FileSource` reads a folder in memory. Sources that are polled
-become logs of rows of their columns. A `GeneratorSource` stands for itself: its rows follow from its configuration
+same columns and options reads it. A `FileSource` reads a folder in memory. A source that is polled asks a service in
+memory, by a function with the same columns and merge strategy.
+A `GeneratorSource` stands for itself: its rows follow from its configuration
 and from the time that it is given. A source of your own has one method that
 returns what stands in for it. A source that pushes needs none: its law says what any subscription gives, so a feed of
 the same streams stands in for it.
@@ -24,6 +25,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tidegauge.env import Env
 from tidegauge.errors.simulable import ClockNotSimulated, ColumnsNotDeclared, NoCounterpart
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import PARTITIONS
@@ -36,10 +38,12 @@ from tidegauge.sources.polls.http import HttpSource
 from tidegauge.sources.polls.source import PollingSource
 from tidegauge.sources.protocol import OnBadRecord, Source, Split
 from tidegauge.sources.push.source import PushedSource
+from tidegauge.testing.simulation.upstream.attending import attended_in
 from tidegauge.testing.simulation.upstream.feed import FeedLog
 from tidegauge.testing.simulation.upstream.feed_source import SimulatedFeed
 from tidegauge.testing.simulation.upstream.folder import Folder, read_from
 from tidegauge.testing.simulation.upstream.log import PartitionedLog
+from tidegauge.testing.simulation.upstream.polled import PolledService, polls_of
 from tidegauge.testing.simulation.upstream.simulated import SimulatedLog
 
 __all__ = ["Counterpart", "MetSource", "Simulable", "counterpart"]
@@ -63,7 +67,7 @@ class Counterpart:
     It outlives drivers. Each of them has a source of its own over it, which `met` returns.
     """
 
-    upstream: PartitionedLog | Folder | FeedLog | None
+    upstream: PartitionedLog | Folder | FeedLog | PolledService | None
     met: Callable[[Callable[[str], None]], Source]
     """Returns a source that remembers nothing, given what it calls before and after each call, see `POINTS`."""
 
@@ -84,7 +88,8 @@ def counterpart(source: Source, *, name: str, partitions: int = 2) -> Counterpar
         case KafkaSource():
             return _own(_log(source, name, partitions))
         case PollingSource() | HttpSource():
-            return _own(_polls(source, name))
+            polls, service = polls_of(source)
+            return Counterpart(service, lambda meet: MetSource(replace(polls, function=service.answer), meet))
         case FileSource():
             folder = Folder()
             return Counterpart(folder, lambda meet: MetSource(read_from(source, folder), meet))
@@ -111,12 +116,6 @@ def _pushed(user: PushedSource, name: str, partitions: int) -> Counterpart:
     return Counterpart(source.feed, lambda meet: replace(user, source=replace(source, meet=meet)))
 
 
-def _polls(source: PollingSource | HttpSource, name: str) -> SimulatedLog:
-    if source.merge not in ("append", "ledger"):  # their rows follow from each other, and those of a log do not
-        raise NoCounterpart(source=name, kind=f"{type(source).__name__} with merge={source.merge!r}")
-    return SimulatedLog(PartitionedLog({_UNNAMED: 1}), columns=source.schema)
-
-
 def _log(source: KafkaSource, name: str, partitions: int) -> SimulatedLog:
     if source.envelope in ("upsert", "debezium"):  # what a simulation writes to a log are rows of any values
         raise NoCounterpart(source=name, kind=f"KafkaSource with envelope={source.envelope!r}")
@@ -137,12 +136,20 @@ def _log(source: KafkaSource, name: str, partitions: int) -> SimulatedLog:
     )
 
 
+def _as_it_is(env: Env) -> Env:
+    return env
+
+
 @dataclass(frozen=True)
 class MetSource:
-    """A source that behaves as the one it wraps, and meets the world before and after each call."""
+    """A source that behaves as the one it wraps, and meets the world before and after each call.
+
+    within: returns the world as what attends the source in a run knows it.
+    """
 
     inner: Any
     meet: Callable[[str], None]
+    within: Callable[[Env], Env] = _as_it_is
 
     @property
     def unit(self) -> str:
@@ -192,6 +199,8 @@ class MetSource:
         found = getattr(self.inner, name)
         if name == "lost":
             return self._lost
+        if name == "attended":
+            return lambda env: attended_in(self.meet, found, self.within(env))
         if name == "placed":
             return lambda flow, name: replace(self, inner=found(flow, name))
         return found

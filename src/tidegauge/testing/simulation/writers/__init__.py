@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
+from tidegauge.sources.polls.http import HttpSource
+from tidegauge.sources.polls.source import PollingSource
 from tidegauge.sources.protocol import Source
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.clock import VirtualClock
@@ -24,10 +26,12 @@ from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedFeed, SimulatedLog
 from tidegauge.testing.simulation.upstream.counterpart import counterpart
 from tidegauge.testing.simulation.upstream.folder import Folder
+from tidegauge.testing.simulation.upstream.polled import polls_of
 from tidegauge.testing.simulation.upstream.simulated import unmet
 from tidegauge.testing.simulation.writers.feed import FeedUpstream, WorldMeeting
 from tidegauge.testing.simulation.writers.folder import FolderUpstream
 from tidegauge.testing.simulation.writers.log import LogUpstream
+from tidegauge.testing.simulation.writers.polls import PollsUpstream
 
 __all__ = ["Upstream", "upstream_of"]
 
@@ -61,6 +65,8 @@ def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, se
         most = source.max_records_per_epoch
         log = SimulatedLog(PartitionedLog({name: 2}), columns=source.schema, max_records_per_epoch=most)
         return LogUpstream(name, log.placed(flow, name), seed=seed)
+    if isinstance(source, PollingSource | HttpSource):
+        return PollsUpstream(name, *polls_of(source), seed=seed)
     found = counterpart(source, name=name)
     stands_in = found.met(unmet)
     if isinstance(stands_in, SimulatedLog):

@@ -1,0 +1,102 @@
+"""An attendant of a source in a simulated world: it meets the world at each look, and polls in an actor beside it.
+
+Invariant: it waits in virtual time alone, and starts no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from tidegauge.env import Env, at_once
+from tidegauge.remap.binding import Bound, Observation
+from tidegauge.sources.polls.http import HttpSource
+from tidegauge.sources.polls.poller import Beside
+from tidegauge.sources.polls.source import PollingSource
+from tidegauge.sources.protocol import Attendant
+
+__all__ = ["ATTENDED_POINTS", "ActorMeeting", "MetAttendant", "attended_in", "is_polled"]
+
+ATTENDED_POINTS = ("fetch", "fetched")
+"""What `meet` is called with around each question to upstream, besides what all sources call it with."""
+
+
+@runtime_checkable
+class ActorMeeting(Protocol):
+    """How a driver meets the world, where it waits in it and has actors."""
+
+    def __call__(self, call: str, /) -> None:
+        """Come to a place."""
+        ...
+
+    def wait(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Return when something is so, or after a number of seconds."""
+        ...
+
+    def spawn(self, work: Callable[[], Any]) -> Future[Any]:
+        """Run a function beside the worker."""
+        ...
+
+
+class _Awaited(Future[None]):
+    """A poll under way, for which a look waits in virtual time."""
+
+    def __init__(self, meet: ActorMeeting) -> None:
+        super().__init__()
+        self._meet = meet
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if not self.done() and timeout:
+            self._meet.wait(self.done, timeout)
+        return super().exception(0)
+
+
+@dataclass(frozen=True, slots=True)
+class MetAttendant:
+    """An attendant that behaves as the one it wraps, and meets the world before and after each look."""
+
+    inner: Attendant
+    meet: Callable[[str], None]
+
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
+        """Look with the inner attendant."""
+        self.meet("probe")
+        observed = self.inner.probe(bound, now=now)
+        self.meet("probed")
+        return observed
+
+    def close(self) -> None:
+        """Let the inner attendant begin nothing more."""
+        self.inner.close()
+
+
+def is_polled(source: object) -> bool:
+    """Whether a source is asked by its running flow alone, and something in memory stands in for its upstream."""
+    return isinstance(source, PollingSource | HttpSource)
+
+
+def attended_in(meet: Callable[[str], None], attended: Callable[..., Attendant], env: Env) -> MetAttendant:
+    """Return what attends a source. attended: the source's own method. Outside of a world a poll runs at once."""
+    return MetAttendant(attended(env, beside=_beside(meet)), meet)
+
+
+def _beside(meet: Callable[[str], None]) -> Beside:
+    if not isinstance(meet, ActorMeeting):
+        return at_once
+
+    def begin(job: Callable[[], None]) -> Future[None]:
+        awaited = _Awaited(meet)
+
+        def over(done: Future[Any]) -> None:
+            if (error := done.exception()) is None:
+                awaited.set_result(None)
+            else:
+                awaited.set_exception(error)
+
+        meet.spawn(job).add_done_callback(over)
+        return awaited
+
+    return begin
