@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from tests.flow.attended import live, numbers
 from tests.flow.by_hand import World
+from tests.s3 import Lake
 from tests.sources.polls.polling import Pages
 
 import tidegauge as tg
 from tidegauge.cli import standing
-from tidegauge.errors.polls import PollFailed
+from tidegauge.errors.polls import PollFailed, PollGone
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.unions import CannotUnite
+from tidegauge.objects.path import ObjectPath
 from tidegauge.sources.polls import poller
 
 
@@ -190,6 +192,52 @@ def test_a_staging_folder_that_is_lost_fails_the_source_until_a_new_incarnation(
     run.abandon()
     assert numbers(world) == [1, 2, 3]
     assert (world.root / "polls" / "shop" / "orders" / "1").is_dir()
+
+
+def test_a_rule_that_removes_the_log_in_a_bucket_fails_the_source_until_a_new_incarnation(
+    lake: Lake, world: Polled
+) -> None:
+    world.given["staging"] = lake.at("polls")
+    world.upstream.rows = [1, 2]
+    run = world.start()
+    run.catch_up()
+    run.abandon()
+    assert numbers(world) == [1, 2]
+    ObjectPath.of(lake.at("polls")).clear()
+    run = world.start()
+    for _ in range(5):
+        run.step(1.0)
+    run.abandon()
+    [source] = tg.status(world.make(world)).sources
+    assert (source.state, type(source.error)) == ("failed", PollGone)
+    tg.resume(world.make(world), "orders", new_incarnation=True, env=world.env())
+    world.upstream.rows = [3]
+    run = world.start()
+    run.catch_up()
+    run.abandon()
+    assert numbers(world) == [1, 2, 3]
+    assert all(name.startswith("shop/orders/1/") for name in ObjectPath.of(lake.at("polls")).below())
+
+
+@pytest.mark.long
+def test_o5_o6_a_driver_that_dies_anywhere_fetches_nothing_that_is_staged_in_a_bucket(
+    lake: Lake, tmp_path: Path
+) -> None:
+    died, at = True, 0
+    while died:
+        world = Polled(tmp_path / str(at), flow_of, upstream=Pages(size=2, rows=list(range(5))))
+        world.given["staging"] = lake.at(f"polls{at}")
+        world.root.mkdir()
+        world.crash_at = at
+        died = live(world, 5)
+        if died:
+            staged = len([name for name in ObjectPath.of(lake.at(f"polls{at}")).below() if name.endswith(".json")])
+            asked = len(world.upstream.calls)
+            assert not live(world, 5)
+            again = world.upstream.calls[asked:]
+            assert all((cursor or 0) >= min(5, 2 * staged) for cursor in again), (world.points, again)
+        assert numbers(world) == [0, 1, 2, 3, 4]
+        at += 1
 
 
 def test_a_backup_of_store_and_tables_gets_the_polls_that_came_after_it_from_the_log(world: Polled) -> None:

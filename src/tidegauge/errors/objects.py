@@ -86,8 +86,8 @@ class ConditionalPutIgnored(Definite):
 
     code = "TG-0585"
     what = "the object store of {place} does not keep an object from being written over: {detail}"
-    cause = "it is an S3-compatible server that does not know If-None-Match, which commits stand on"
-    remedy = "upgrade the server and resume the output, or write the table elsewhere"
+    cause = "it is an S3-compatible server that does not know If-None-Match, which commits and staging stand on"
+    remedy = "upgrade the server and resume the output or the source; or write the table, or stage, elsewhere"
 
 
 class ObjectOverwritten(Definite):

@@ -17,6 +17,7 @@ __all__ = [
     "PagesAstray",
     "PollDamaged",
     "PollFailed",
+    "PollGone",
     "PollOverdue",
     "PollUnfit",
     "PollsElsewhere",
@@ -108,12 +109,28 @@ class PollDamaged(Definite):
 
 
 class PollsElsewhere(TidegaugeError):
-    """A staging folder that is not on a file system."""
+    """A staging folder that is neither on a file system nor in an object store."""
 
     code = "TG-0388"
-    what = "staging= cannot be at a location {scheme}: polls are staged on a file system"
-    cause = "an object store's address, or an unknown scheme"
-    remedy = "pass a path or a file:// URI of a disk that the flow and its tasks see"
+    what = "staging= cannot be at a location {scheme}: polls are staged on a file system or in an object store"
+    cause = "an unknown scheme, or an address that went through pathlib, which makes s3:/ of s3://"
+    remedy = (
+        "pass a path or a file:// URI of a disk that the flow and its tasks see, or a text that begins with s3://, "
+        "gs:// or abfss://"
+    )
+
+
+class PollGone(Definite):
+    """A poll that is bound, and whose object a store has not any more."""
+
+    code = "TG-0992"
+    what = "{path} is gone: it is the last poll of source {source!r} that is bound"
+    cause = "a lifecycle rule of the bucket removed it, or somebody did; or staging= leads elsewhere than before"
+    remedy = (
+        "take the place out of the rule. Put the objects back, such as out of a bucket with versions, then "
+        "tidegauge resume FLOW {source}. Where they are gone for good, go on with a new log: tidegauge resume FLOW "
+        "{source} --new-incarnation, which asks upstream from its beginning"
+    )
 
 
 class KeysUnfit(Transient):

@@ -25,6 +25,7 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import InsideRecord, PassedOver, RangeNotBound
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.polls import PollGone
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
 from tidegauge.errors.unions import InputRecreated
 from tidegauge.flow.belonging import check_all, table_of
@@ -99,7 +100,7 @@ def resume(
         if not new_incarnation:
             store.clear_failure(lease, source)
             return Resumed(source, loaded.sources[source].incarnation, loaded.sources[source].began_at)
-        if not isinstance(error, UpstreamRecreated):
+        if not isinstance(error, UpstreamRecreated | PollGone):
             raise NothingToResume(
                 source=source, how=" as a new incarnation", state=f"it has failed with {error.code}, {error.summary}"
             )

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tidegauge.errors.objects import ObjectStoreAway
+from tidegauge.errors.objects import ConditionalPutIgnored, ObjectStoreAway
 from tidegauge.objects.address import parts
 from tidegauge.objects.client import asking, at_once, client, obstore
 
@@ -118,6 +118,21 @@ class ObjectPath:
         except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
             return False
         return True
+
+    def prove(self) -> None:
+        """Raise `ConditionalPutIgnored` unless this object, which nobody has, is made once where two try.
+
+        A server that passes for S3 may write over it, and what somebody else has made would be lost in silence.
+        """
+        try:
+            made = [self.put_new(b""), self.put_new(b"")]
+        except ObjectStoreAway as error:
+            if "NotImplemented" in error.evidence["detail"]:
+                raise ConditionalPutIgnored(place=str(self.parent), detail=error.evidence["detail"]) from None
+            raise
+        self.unlink(missing_ok=True)
+        if made[1]:
+            raise ConditionalPutIgnored(place=str(self.parent), detail="it made one object twice")
 
     def copy_to(self, other: ObjectPath) -> None:
         """Copy an object within its bucket, in the place of the one that may be there. Raises FileNotFoundError."""

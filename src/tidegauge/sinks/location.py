@@ -37,7 +37,6 @@ import pyarrow as pa
 from tidegauge import disk
 from tidegauge.errors.base import Transient
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.objects import ConditionalPutIgnored, ObjectStoreAway
 from tidegauge.errors.sinks import StagingElsewhere, TableNotWritable, UnsupportedLocation
 from tidegauge.objects.address import address, is_address
 from tidegauge.objects.path import ObjectPath
@@ -155,15 +154,7 @@ def prove(path: TablePath) -> None:
     lost in silence. So it is asked twice for one object.
     """
     if isinstance(path, ObjectPath):
-        try:
-            made = [path.put_new(b""), path.put_new(b"")]
-        except ObjectStoreAway as error:
-            if "NotImplemented" in error.evidence["detail"]:
-                raise ConditionalPutIgnored(place=str(path.parent), detail=error.evidence["detail"]) from None
-            raise
-        path.unlink(missing_ok=True)
-        if made[1]:
-            raise ConditionalPutIgnored(place=str(path.parent), detail="it made one object twice")
+        path.prove()
 
 
 def put_whole(path: TablePath, data: bytes, *, beside: str, durable: bool = True) -> None:

@@ -13,10 +13,8 @@ tidegauge.errors.batches.BatchDamaged: TG-0684: b.json is not as it was written:
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -26,6 +24,7 @@ from tidegauge.errors.polls import PollDamaged
 from tidegauge.errors.sources import CorruptFile, RangeOvertaken
 from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.protocol import Split
+from tidegauge.sources.staging import StagingPath, check_there, opened, path_of
 
 __all__ = ["Damaged", "StagedSplit", "manifest_digest", "sealed", "staged_rows", "unsealed"]
 
@@ -67,22 +66,22 @@ def unsealed(data: bytes, path: str, *, formats: Collection[int], damaged: Damag
     return said
 
 
-def staged_rows(split: StagedSplit, folder: Path, *, damaged: Damaged) -> Iterator[pa.RecordBatch]:
+def staged_rows(split: StagedSplit, folder: StagingPath, *, damaged: Damaged) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file.
 
     Raises `damaged`, `RangeOvertaken` for a file that was removed, and `FileNotFoundError` where the folder is away.
     """
     parquet, rows = Parquet(split.schema), 0
     try:
-        with open(split.path, "rb") as file:
-            if (size := os.fstat(file.fileno()).st_size) != split.weight:
+        with opened(path_of(split.path), expected=split.weight) as (file, size):
+            if size != split.weight:
                 raise damaged(path=split.path, detail=f"it has {size} bytes, and had {split.weight}")
             last = len(parquet.groups(file))
             for decoded in parquet.decode_groups(file, first=0, last=last, schema=split.schema):
                 rows += decoded.rows.num_rows
                 yield decoded.rows
     except FileNotFoundError:
-        folder.stat()
+        check_there(folder)
         raise RangeOvertaken(partition=split.partition, asked=split.lower, there=split.upper) from None
     except CorruptFile as error:
         raise damaged(path=split.path, detail=error.summary) from error

@@ -460,7 +460,7 @@ def test_the_source_travels_without_its_connector(begin: Begin, tmp_path: Path) 
         ({"timeout": 0}, InvalidArgument),
         ({"row": 7}, InvalidArgument),
         ({"columns": "n long, _epoch long"}, ReservedColumn),
-        ({"staging": "s3://bucket/staged"}, PollsElsewhere),
+        ({"staging": "hdfs://bucket/staged"}, PollsElsewhere),
     ],
 )
 def test_what_cannot_be_is_refused_when_it_is_said(tmp_path: Path, given: Any, error: type[TidegaugeError]) -> None:

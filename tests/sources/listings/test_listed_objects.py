@@ -13,6 +13,8 @@ from tests.sources.listings.listing import Listings, listing
 
 from tidegauge.errors.listings import ListedFileChanged, ListedFileGone, ListedFileOvertaken, ListingUnordered
 from tidegauge.errors.objects import BucketMissing, ObjectStoreAway, UnreadableKey
+from tidegauge.errors.polls import PollGone
+from tidegauge.errors.sources import RecordsLost
 from tidegauge.objects import listing as objects
 from tidegauge.objects.client import at_once, obstore
 from tidegauge.objects.path import ObjectPath
@@ -247,3 +249,33 @@ def test_a_bucket_that_is_away_is_waited_for(lake: Lake, of: Of) -> None:
     it.look_through(600)
     assert it.rows() == [1]
     assert ObjectStoreAway.code == "TG-0582"
+
+
+def test_manifests_are_staged_in_the_store_too(lake: Lake, of: Of) -> None:
+    for n in range(5):
+        put(lake, f"in/{n}.jsonl", n)
+    it = of(staging=lake.at("listings"), max_bytes_per_epoch=20)
+    it.look_through()
+    assert (it.epochs, it.rows(), it.rows(1, 3)) == ([2, 4, 5], list(range(5)), list(range(5)))
+    put(lake, "in/5.jsonl", 5)
+    it.begin()
+    it.look_through()
+    assert (it.epochs, it.rows()) == ([2, 4, 5, 6], list(range(6)))
+    ObjectPath.of(lake.at("listings")).clear()
+    with pytest.raises(RecordsLost):
+        it.rows()
+    it.begin()
+    with pytest.raises(PollGone):
+        it.look_through()
+
+
+def test_late_objects_are_told_of_by_what_the_store_keeps(lake: Lake, of: Of) -> None:
+    put(lake, "in/b.jsonl", 1)
+    it = of(staging=lake.at("listings"), ordered=True)
+    it.look_through()
+    put(lake, "in/a.jsonl", 2)
+    said = [it.look_through().note for _ in range(3)][-1]
+    assert said.startswith("1 file came late")
+    it.begin()
+    assert it.look_through().note == said
+    assert it.rows() == [1]

@@ -411,7 +411,7 @@ def test_rows_that_could_not_be_staged_come_again(tmp_path: Path, monkeypatch: A
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tidegauge.sources.polls.log.put_new", full)
+        patch.setattr("tidegauge.sources.polls.log.create", full)
         with pytest.raises(OSError, match="No space"):
             driver.look()
     assert not list(tmp_path.rglob("*.parquet"))
@@ -570,7 +570,7 @@ def test_a_time_that_would_come_back_as_another_is_no_state(moment: datetime, pr
         ({"columns": "n long, _op string", "merge": "upsert", "key": "n"}, ReservedColumn),
         ({"columns": "n long, _epoch long"}, ReservedColumn),
         ({"columns": "n double", "merge": "ledger", "key": "n"}, InvalidArgument),
-        ({"staging": "s3://bucket/polls"}, PollsElsewhere),
+        ({"staging": "hdfs://bucket/polls"}, PollsElsewhere),
         ({"staging": ""}, InvalidArgument),
     ],
 )

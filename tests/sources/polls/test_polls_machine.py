@@ -165,7 +165,7 @@ class Lives(RuleBasedStateMachine):
 
         driver = self.drivers[-1]
         driver.bound = self.bound
-        with patch.object(log, "put_new", refuse), suppress(OSError):
+        with patch.object(log, "create", refuse), suppress(OSError):
             self.looked(driver)
 
     @invariant()

@@ -54,7 +54,7 @@ class BytewaxSource:
     Args:
         connector: a `FixedPartitionedSource` or a `DynamicSource`. It lives in the driver, and is never pickled.
         columns: a DDL string or an Arrow schema.
-        staging: a folder that stays, for the items read; on a cluster, one that all machines see. Each source has
+        staging: as `PollingSource` has it, for the items read. Each source has
             a folder of its own in it.
         row: a function of one item that returns its row as a dict, or None for none. Without it, items are dicts, or
             Arrow tables or record batches.

@@ -13,12 +13,13 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
+from tidegauge.errors.base import Transient
 from tidegauge.objects.listing import Listed
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.listings.entries import Known, Novelty
+from tidegauge.sources.staging import StagingPath, is_there, replace_whole
 
 __all__ = ["LateFiles"]
 
@@ -34,7 +35,7 @@ class LateFiles:
     """Looks for late files of a source, whose log is in a folder. count, example: what the last look found."""
 
     source: str
-    folder: Path
+    folder: StagingPath
     count: int = field(default=0, init=False)
     example: str = field(default="", init=False)
     _looked: int | None = field(default=None, init=False)
@@ -74,13 +75,13 @@ class LateFiles:
         self.count, self.example, self._looked = self._number, "".join(self._found), now
         if news:
             _log.warning("source %s: %s", self.source, self.note)
-        if self.folder.is_dir():
+        if is_there(self.folder):
             said = {"looked": now, "count": self.count, "example": self.example}
-            (self.folder / _FILE).write_bytes(json.dumps(said).encode())
+            replace_whole(self.folder / _FILE, json.dumps(said).encode())
 
     def _kept(self) -> int:
         """Return when the last look was, in this run or another; what cannot be read is looked for again."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(OSError, Transient, ValueError, KeyError, TypeError):
             said: Any = json.loads((self.folder / _FILE).read_bytes())
             looked, self.count, self.example = int(said["looked"]), int(said["count"]), str(said["example"])
             return looked

@@ -57,7 +57,7 @@ class ListingSource:
     Args:
         path: a pattern as `FileSource` has it, on a disk or in an object store.
         format: a format of files with declared columns. Files that end with `.gz` are decompressed.
-        staging: a folder that stays, for the manifests; on a cluster, one that all machines see. Each source has a
+        staging: as `PollingSource` has it, for the manifests. Each source has a
             folder of its own in it.
         every: seconds between the beginnings of two listings.
         ordered: files come in the order of their paths, so each listing begins behind the last one that was read.

@@ -10,13 +10,11 @@ last manifest, and each manifest that of the one before it.
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +31,7 @@ from tidegauge.sources.polls.log import PollLog, PollManifest
 from tidegauge.sources.polls.staged import PollSplit
 from tidegauge.sources.protocol import Split
 from tidegauge.sources.staged import staged_rows
+from tidegauge.sources.staging import check_there, names_in, path_of
 
 __all__ = ["ListedSplit", "StagedListings", "entries_of", "manifest_rows"]
 
@@ -61,7 +60,7 @@ def manifest_rows(log: PollLog, manifest: PollManifest) -> Iterator[pa.RecordBat
 
 def entries_of(listing: PollSplit, lower: int, upper: int) -> pa.Table:
     """Return the entries of some files of a manifest. Raises as `manifest_rows` does."""
-    rows = staged_rows(listing, Path(listing.path).parent, damaged=PollDamaged)
+    rows = staged_rows(listing, path_of(listing.path).parent, damaged=PollDamaged)
     return pa.Table.from_batches(rows, ENTRIES).slice(lower - listing.lower, upper - lower)
 
 
@@ -131,7 +130,7 @@ class StagedListings:
 
     def read(self, split: PollSplit) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a manifest."""
-        return staged_rows(split, Path(split.path).parent, damaged=PollDamaged)
+        return staged_rows(split, path_of(split.path).parent, damaged=PollDamaged)
 
     def listings(self, piece: Slice, bound: Bound) -> Iterator[tuple[PollSplit, int, int]]:
         """Yield the manifests that a slice is in, each with the range of its files that belongs to the slice.
@@ -152,7 +151,7 @@ class StagedListings:
 
     def _beginning(self, log: PollLog, number: int) -> int:
         """Return the first number of the manifest that has a file."""
-        firsts = sorted(int(found[1]) for name in os.listdir(log.folder) if (found := _NAME.fullmatch(name)))
+        firsts = sorted(int(found[1]) for name in names_in(log.folder) if (found := _NAME.fullmatch(name)))
         return firsts[max(0, bisect_right(firsts, number) - 1)] if firsts else number
 
     def _manifest(self, log: PollLog, piece: Slice, first: int, number: int) -> PollManifest:
@@ -161,7 +160,7 @@ class StagedListings:
         except FileNotFoundError:
             found = None
         if found is None or not found.poll <= number < log.after(found):
-            log.folder.stat()
+            check_there(log.folder)
             raise RecordsLost(
                 source=piece.source, partition=piece.partition, asked=number, there=number + 1, end=piece.upper
             )

@@ -6,11 +6,11 @@ Invariant: a log that does not go on from its bound part, or on to its end, is a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.polled import POLLS
 from tidegauge.sources.polls.log import PollLog, PollManifest
+from tidegauge.sources.staging import folder_in
 
 __all__ = ["BoundLog", "digest_of", "log_at"]
 
@@ -25,7 +25,7 @@ def log_at(folder: str, owner: tuple[str, str], incarnation: int, *, by_rows: bo
 
     folder: of all sources. owner: the flow and the name of this one.
     """
-    return PollLog(Path(folder, *filter(None, owner), str(incarnation)), owner[1], by_rows)
+    return PollLog(folder_in(folder, *owner, str(incarnation)), owner[1], by_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,11 @@ class BoundLog:
     def ahead(self, last: int) -> list[PollManifest]:
         """Return the polls that are staged and not bound, in their order. last: the number of the last one bound.
 
-        Raises `UpstreamRecreated`, `PollDamaged`, and `OSError` where polls are bound and their folder is away.
+        Raises `UpstreamRecreated`, `PollDamaged`, `PollGone`, and `OSError` where their folder is away.
         """
         end = self.bound.frontier[POLLS]
         if end:
-            self.log.folder.stat()
-            try:
-                found = self.log.manifest(last).digest
-            except FileNotFoundError:
-                found = ""
-            self.log.check(last, "the digest", digest_of(self.bound), found)
+            self.log.check_bound(last, digest_of(self.bound))
         return list(self.log.following(end, digest_of(self.bound)))
 
     def check_end(self, last: PollManifest) -> None:

@@ -11,6 +11,7 @@ Invariant: a manifest is created last, whole, and never changed, and its rows ar
 upstream could not be asked for again, and any range of it gives the same rows for ever.
 
 >>> import tempfile
+>>> from pathlib import Path
 >>> with tempfile.TemporaryDirectory() as root:
 ...     log = PollLog(Path(root, "orders"))
 ...     one, first = log.publish(0, before="", state="{}", rows=pa.table({"id": [1, 2]}))
@@ -21,22 +22,21 @@ upstream could not be asked for again, and any range of it gives the same rows f
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tidegauge.disk import make_folder, put_new, synchronise
-from tidegauge.errors.polls import PollDamaged
+from tidegauge.errors.base import Transient
+from tidegauge.errors.polls import PollDamaged, PollGone
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.objects.path import ObjectPath
 from tidegauge.sources.staged import manifest_digest, sealed, unsealed
+from tidegauge.sources.staging import StagingPath, check_there, create, make_folder, names_in, write_rows
 
 __all__ = ["PollLog", "PollManifest"]
 
@@ -85,7 +85,7 @@ class PollManifest:
 class PollLog:
     """A log in a folder of its own. source: whose, for errors. by_rows: whether its numbers count rows, not polls."""
 
-    folder: Path
+    folder: StagingPath
     source: str = ""
     by_rows: bool = False
 
@@ -115,6 +115,20 @@ class PollLog:
             yield found
             poll, digest = self.after(found), found.digest
 
+    def check_bound(self, poll: int, digest: str) -> None:
+        """Raise unless the last poll that is bound is there, with this digest.
+
+        Raises `UpstreamRecreated`, `PollDamaged`, `PollGone`, and `OSError` where the folder is away.
+        """
+        check_there(self.folder)
+        try:
+            found = self.manifest(poll).digest
+        except FileNotFoundError:
+            if isinstance(self.folder, ObjectPath):
+                raise PollGone(source=self.source, path=str(self._path(poll))) from None
+            found = ""
+        self.check(poll, "the digest", digest, found)
+
     def check(self, poll: int, what: str, known: str, found: str) -> None:
         """Raise `UpstreamRecreated` unless two digests are one: the log was emptied, put back, or is another's."""
         if known != found:
@@ -123,7 +137,7 @@ class PollLog:
                 source=self.source, known=f"{place} {known or 'none'}", found=f"{place} {found or 'none'}"
             )
 
-    def path_of(self, manifest: PollManifest) -> Path:
+    def path_of(self, manifest: PollManifest) -> StagingPath:
         """Return where the rows of a poll are."""
         return self.folder / manifest.file
 
@@ -135,26 +149,32 @@ class PollLog:
         Raises `OSError`, and `UpstreamRecreated` where the one that is there does not follow.
         """
         make_folder(self.folder)
+        if not poll and isinstance(self.folder, ObjectPath):
+            (self.folder / f"_proof-{uuid.uuid4().hex}").prove()
         path = self.folder / f"{poll:012}-{uuid.uuid4().hex}.parquet"
         try:
-            with pq.ParquetWriter(path, rows.schema, store_schema=False) as out:
-                for group in _groups(rows):
-                    out.write_table(group, row_group_size=max(1, group.num_rows))
-            synchronise(path)
-            mine = PollManifest(poll, before, state, path.name, path.stat().st_size, rows.num_rows)
-            beside = f"_manifest-{uuid.uuid4().hex}"
-            if put_new(self._path(poll), mine.encode(), beside=beside):
+            size = write_rows(path, rows.schema, _groups(rows))
+            mine = PollManifest(poll, before, state, path.name, size, rows.num_rows)
+            if create(self._path(poll), mine.encode()):
                 return mine, True
+            theirs = self.manifest(poll)
         except BaseException:
             self._let_go(poll, path)
             raise
+        if theirs == mine:  # a client's first try had made it, and its second one heard of that
+            return mine, True
         path.unlink(missing_ok=True)
-        theirs = self.manifest(poll)
         self.check(poll, "its predecessor", before, theirs.before)
         return theirs, False
 
-    def _let_go(self, poll: int, path: Path) -> None:
-        """Remove a file unless the manifest of its poll names it, which may be there for all that went wrong."""
+    def _let_go(self, poll: int, path: StagingPath) -> None:
+        """Remove a file unless the manifest of its poll names it, which may be there for all that went wrong.
+
+        A store may yet create that manifest, by a request that was given up here; so the sweep of the next run does
+        it, when it is known which manifest is there.
+        """
+        if isinstance(path, ObjectPath):
+            return
         with suppress(OSError, PollDamaged):
             try:
                 named = self.manifest(poll).file
@@ -165,8 +185,8 @@ class PollLog:
 
     def sweep(self) -> None:
         """Remove what drivers before have left that died: of polls that are published, the files that none names."""
-        with suppress(OSError, PollDamaged):
-            names = os.listdir(self.folder)
+        with suppress(OSError, PollDamaged, Transient):
+            names = names_in(self.folder)
             published = {int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name))}
             files: dict[int, list[str]] = {}
             for name in names:
@@ -179,7 +199,7 @@ class PollLog:
                         if name != named:
                             (self.folder / name).unlink(missing_ok=True)
 
-    def _path(self, poll: int) -> Path:
+    def _path(self, poll: int) -> StagingPath:
         return self.folder / f"{poll:012}.json"
 
 

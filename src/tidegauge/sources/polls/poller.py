@@ -151,7 +151,8 @@ class PollerSetup:
 class _LogEnd:
     """Where the log is. end: the number of the next poll. before: the digest of the last one. state: after all of it.
 
-    ahead: the polls that are staged and not bound. told: whether the state came without rows.
+    ahead: the polls that are staged and not bound. told: whether the state came without rows. unclear: whether a poll
+    may be staged although an error came of that, so that it is looked up before upstream is asked again.
     """
 
     incarnation: int
@@ -160,6 +161,7 @@ class _LogEnd:
     state: SourceState | None
     ahead: deque[PollManifest] = field(default_factory=deque)
     told: bool = False
+    unclear: bool = False
 
     def goes_with(self, incarnation: int, bound: int) -> bool:
         """Whether a bound position is one that this log has."""
@@ -223,7 +225,8 @@ class Poller:
     def _settled(self, bound: Bound) -> _LogEnd:
         """Return where the log is, given the bindings by now. It is looked up once, and when it is another one."""
         place, end = self._place, bound.frontier[POLLS]
-        if place is not None and place.goes_with(bound.incarnation, end):
+        unclear = place is not None and place.unclear and self._task is None
+        if place is not None and not unclear and place.goes_with(bound.incarnation, end):
             while place.ahead and place.ahead[0].poll < end:
                 place.ahead.popleft()
             return place
@@ -305,8 +308,10 @@ class Poller:
             return 0
         if same and not (setup.merging.tells_apart and brought.state.value is None):
             raise StateCameBack(source=setup.source, rows=rows.num_rows, kind=brought.state.kind)
+        place.unclear = True
         with setup.env.effect("stage poll"):
             found, own = log.publish(place.end, before=place.before, state=brought.state.encode(), rows=rows)
+        place.unclear = False
         if own:
             self._memory = memory  # else what the other driver has brought is read from the log
         place.ahead.append(found)  # before `end`: a look meanwhile sees all that is before it

@@ -28,7 +28,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.disk import local_path
 from tidegauge.env import Env
 from tidegauge.errors.base import Transient
 from tidegauge.errors.flow import InvalidArgument
@@ -45,6 +44,7 @@ from tidegauge.sources.polls.rows import as_rows
 from tidegauge.sources.polls.staged import PollSplit, StagedPolls
 from tidegauge.sources.polls.states import decoded, encoded
 from tidegauge.sources.protocol import OnBadRecord, Split
+from tidegauge.sources.staging import staging_place
 
 __all__ = ["KIND", "Fetched", "PollingSource", "kept", "seconds", "staging_at"]
 
@@ -80,10 +80,10 @@ def seconds(parameter: str, value: object) -> float:
 
 
 def staging_at(path: Any) -> str:
-    """Return where polls are staged, absolute. Raises `InvalidArgument`, `PollsElsewhere`."""
+    """Return where polls are staged. Raises `InvalidArgument`, `CredentialsInAddress`, `PollsElsewhere`."""
     if not isinstance(path, str | os.PathLike):
         raise InvalidArgument(parameter="staging", value=path, expected="the path of a folder that stays")
-    return local_path(path, parameter="staging", elsewhere=lambda scheme: PollsElsewhere(scheme=f"{scheme}:"))
+    return staging_place(path, elsewhere=lambda scheme: PollsElsewhere(scheme=f"{scheme}:"))
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class PollingSource:
         function: is given the state that it returned last, None at first, and returns `Fetched`. It runs in the
             driver, in a thread of its own, never twice at a time.
         columns: a DDL string or an Arrow schema.
-        staging: a folder that stays, for the polls; on a cluster, one that all machines see. Each source has
-            a folder of its own in it.
+        staging: a folder that stays, for the polls; on a cluster, one that all machines see, or an address in an
+            object store. Each source has a folder of its own in it.
         every: seconds between the beginnings of two polls. The first one of a run is at once.
         timeout: seconds after which the source is `stalled` while the function has not returned.
         merge: what becomes of the rows, see `merging`. key: a column, or several, for all but `"append"`.

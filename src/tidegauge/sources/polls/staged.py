@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -36,6 +35,7 @@ from tidegauge.sources.polls.bound import BoundLog, log_at
 from tidegauge.sources.polls.log import PollLog, PollManifest
 from tidegauge.sources.protocol import Split
 from tidegauge.sources.staged import staged_rows
+from tidegauge.sources.staging import StagingPath, check_there, each, path_of
 
 __all__ = ["EPOCH_ROWS", "PollSplit", "StagedPolls", "admitted"]
 
@@ -141,15 +141,17 @@ class StagedPolls:
     def _planned(self, piece: Slice, bound: Bound) -> Iterator[Split]:
         log = self.log(bound.incarnation)
         last: PollManifest | None = None
-        for poll in range(piece.lower, piece.upper):
-            manifest = self._manifest(log, piece, poll)
-            if last is not None:
-                log.check(poll, "its predecessor", last.digest, manifest.before)
-            path = log.path_of(manifest)
+
+        def looked(poll: int) -> tuple[int, PollManifest, StagingPath, int]:
             try:
-                size = path.stat().st_size
+                manifest = log.manifest(poll)
+                return poll, manifest, (path := log.path_of(manifest)), path.stat().st_size
             except FileNotFoundError:
                 raise self._lost(log, piece, poll) from None
+
+        for poll, manifest, path, size in each(log.folder, looked, range(piece.lower, piece.upper)):
+            if last is not None:
+                log.check(poll, "its predecessor", last.digest, manifest.before)
             if size != manifest.size:
                 raise PollDamaged(path=str(path), detail=f"it has {size} bytes, and had {manifest.size}")
             yield PollSplit(
@@ -166,19 +168,13 @@ class StagedPolls:
         if last is not None:
             BoundLog(log, bound).check_end(last)
 
-    def _manifest(self, log: PollLog, piece: Slice, poll: int) -> PollManifest:
-        try:
-            return log.manifest(poll)
-        except FileNotFoundError:
-            raise self._lost(log, piece, poll) from None
-
     def _lost(self, log: PollLog, piece: Slice, poll: int) -> RecordsLost:
         """Return the error of a poll that was removed. Raises `FileNotFoundError` where the whole folder is away."""
-        log.folder.stat()
+        check_there(log.folder)
         return RecordsLost(
             source=piece.source, partition=piece.partition, asked=poll, there=poll + 1, end=piece.upper
         )
 
     def read(self, split: PollSplit) -> Iterator[pa.RecordBatch]:
         """Return the rows of a poll. Raises `PollDamaged` and `RangeOvertaken` where they are not there as staged."""
-        return staged_rows(split, Path(split.path).parent, damaged=PollDamaged)
+        return staged_rows(split, path_of(split.path).parent, damaged=PollDamaged)
