@@ -18,7 +18,6 @@ import tidegauge as tg
 from tidegauge.cli import standing
 from tidegauge.errors.polls import PollFailed, PollGone
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.errors.unions import CannotUnite
 from tidegauge.objects.path import ObjectPath
 from tidegauge.sources.polls import poller
 
@@ -273,18 +272,6 @@ def test_another_flow_shares_the_polls_and_asks_nobody(world: Polled) -> None:
     other.run("caught-up", engine="local", env=world.env())
     assert sorted(tg.read_arrow(other, "billed")["n"].to_pylist()) == [1, 2, 3, 4]
     assert len(world.upstream.calls) == calls
-
-
-def test_polls_are_not_united_with_other_sources(world: Polled) -> None:
-    flow = world.make(world)
-    rows = flow.source("rows", tg.GeneratorSource(columns="n long", rows=3))
-    with pytest.raises(CannotUnite, match="the clock of source 'polled'"):
-        flow.source(
-            "both",
-            tg.union(
-                rows, flow.source("polled", tg.PollingSource(Pages(), columns="n long", staging=world.root / "polls"))
-            ),
-        )
 
 
 def test_a_run_ends_when_it_has_caught_up_also_with_a_slow_function(

@@ -16,18 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tidegauge.dsl.shared import SourceStream
 from tidegauge.errors.flow import ForeignStream, InvalidArgument
 from tidegauge.errors.unions import CannotUnite
 from tidegauge.flow.spec import Flow
 from tidegauge.job.plan import WORDS
-from tidegauge.remap.fromtime import PARTITIONS
+from tidegauge.remap.fromtime import PARTITIONS, SEQUENCE
 from tidegauge.sources.protocol import Source, from_time_of
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.sources.union import UnionInput, UnionSource
 
 __all__ = ["Union", "union", "united_in"]
+
+_COUNTED: Final = frozenset({PARTITIONS.kind, SEQUENCE.kind})
+"""The clocks whose positions are partitions of a union. The state of a poll stays with its source, which asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def _check(one: UnionInput) -> None:
             why=f"source {one.name!r} pushes its records, which come once and wait for its own outputs",
             remedy="give it outputs of its own, and read the tables together",
         )
-    if (kind := from_time_of(one.source).kind) != PARTITIONS.kind:
+    if (kind := from_time_of(one.source).kind) not in _COUNTED:
         raise CannotUnite(
             why=f"the clock of source {one.name!r} is {kind!r}, which says more than positions of partitions",
             remedy="give it outputs of its own, and read the tables together",

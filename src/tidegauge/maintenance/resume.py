@@ -125,7 +125,7 @@ def _united_anew(flow: FlowSpec, loaded: Loaded, source: str, union: UnionSource
         raise NothingToResume(source=source, how=" as a new incarnation", state=state)
     for name in union.made_of:
         failure = loaded.sources[name].failure
-        if failure is not None and isinstance(failure[1], UpstreamRecreated):
+        if failure is not None and isinstance(failure[1], UpstreamRecreated | PollGone):
             state = f"its input {name!r} has failed with {failure[1].code}, and is to be resumed first"
             raise NothingToResume(source=source, how=" as a new incarnation", state=state)
     found = [(split_of(piece.partition)[0], piece, outputs) for piece, outputs in lacking(flow, loaded, source)]
