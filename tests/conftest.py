@@ -42,7 +42,10 @@ from tests.s3 import s3_server as s3_server
 from tests.s3_proxy import proxy as proxy
 from tests.warm import warm as warm
 
-pytest_plugins = ["tidegauge.testing.plugin"]  # also where it was installed before it had one
+pytest_plugins = [
+    "tests.needed",
+    "tidegauge.testing.plugin",  # also where it was installed before it had one
+]
 
 settings.register_profile(
     "tidegauge", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]

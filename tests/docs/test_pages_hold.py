@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT, Play, agrees, blocks, commands
+from tests.needed import NO_BYTEWAX
 from tests.postgres import Server, new_database
 from tests.s3 import Lake
 from tests.warm import Warm
@@ -95,6 +96,8 @@ NOT_PLAYED = {
     ids=lambda page: page.stem,
 )
 def test_what_the_page_shows_happens(page: Path, tmp_path: Path, warm: Warm) -> None:
+    if NO_BYTEWAX and "bytewax" in page.stem:
+        pytest.skip(NO_BYTEWAX)
     folder = tmp_path / "shop"
     folder.mkdir()
     assert Play(page, folder, warm).play() >= 3

@@ -11,7 +11,6 @@ from tests.s3 import Lake
 from tests.sources.benches import (
     FORMATS,
     BatchBench,
-    BytewaxBench,
     GeneratorBench,
     HttpBench,
     KafkaBench,
@@ -106,6 +105,9 @@ def test_polls_hold_every_law() -> None:
 
 
 def test_a_source_of_bytewax_holds_every_law(request: pytest.FixtureRequest) -> None:
+    pytest.importorskip("bytewax", reason="bytewax needs Python 3.11 or 3.12")
+    from tests.sources.bytewax.bench import BytewaxBench
+
     def bench(folder: Path) -> BytewaxBench:
         made = BytewaxBench(folder)
         request.addfinalizer(lambda: made.poller.close())
