@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from tidegauge.sinks.postgres.sink import PostgresSink as PostgresSink
     from tidegauge.sources.batches.source import BatchSource as BatchSource
     from tidegauge.sources.batches.streaming import write_batches as write_batches
+    from tidegauge.sources.bytewax.logged import BytewaxLogSource as BytewaxLogSource
     from tidegauge.sources.bytewax.source import BytewaxSource as BytewaxSource
     from tidegauge.sources.file.source import FileSource as FileSource
     from tidegauge.sources.formats.avro import Avro as Avro
@@ -149,6 +150,7 @@ else:
             "sinks.postgres.sink": "PostgresSink",
             "sources.batches.source": "BatchSource",
             "sources.batches.streaming": "write_batches",
+            "sources.bytewax.logged": "BytewaxLogSource",
             "sources.bytewax.source": "BytewaxSource",
             "sources.file.source": "FileSource",
             "sources.formats.avro": "Avro",

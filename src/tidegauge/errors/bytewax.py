@@ -8,9 +8,14 @@ __all__ = [
     "BytewaxMissing",
     "ConnectorUnfit",
     "ItemUnfit",
+    "LogBehind",
+    "LogItemUnfit",
+    "LogTaken",
     "PartitionBlocked",
     "PartitionRaised",
     "PartitionStateNotKept",
+    "RecoveryBehind",
+    "RecoveryUnread",
     "SinkUnfit",
 ]
 
@@ -91,4 +96,66 @@ class SinkUnfit(Definite):
         "have item= return a pair of a str and a value, and snapshot() plain values (None, bool, int, float, str, "
         "bytes, datetime, date, timedelta, list, tuple, dict); give each output a folder of its own. Then start "
         "again: the epoch is given again"
+    )
+
+
+class RecoveryBehind(Transient):
+    """A dataflow that would give rows again that a flow may have."""
+
+    code = "TG-0987"
+    what = "the log {place} has {held} published pieces, and bytewax resumes after {kept} of them"
+    cause = (
+        "bytewax's recovery store was removed, put back to an older state, or is that of another dataflow; the rows "
+        "of these pieces would come again, and a flow may have them in its tables"
+    )
+    remedy = (
+        "put the newest recovery store back. If it is gone for good: have the dataflow begin where these rows end, "
+        "with a new recovery store, a new folder for its LogSink, and a new source of the flow that reads it"
+    )
+
+
+class LogBehind(Transient):
+    """A log that lacks what bytewax does not give again."""
+
+    code = "TG-0988"
+    what = "the log {place} is not the one that the dataflow resumes with: {problem}"
+    cause = "the log was removed, put back to an older state, or written by another dataflow"
+    remedy = (
+        "put the newest log back, with the folders of its pieces. If rows are gone for good: put back a recovery "
+        "store of bytewax that is as old as the log; the dataflow then gives them again"
+    )
+
+
+class RecoveryUnread(Transient):
+    """A recovery store of bytewax from which nobody can tell where the dataflow resumes."""
+
+    code = "TG-0989"
+    what = "bytewax's recovery store {folder} cannot be read: {problem}"
+    cause = (
+        "recovery= names another folder, some of its files are elsewhere, or another version of bytewax wrote them"
+    )
+    remedy = (
+        "name the folder that the dataflow is run with (-r), with all of its files; the rows in the log "
+        "wait meanwhile, and none is lost"
+    )
+
+
+class LogTaken(TidegaugeError):
+    """Two dataflows that write one log."""
+
+    code = "TG-0990"
+    what = "step {step!r} can no longer write to the log {place}: another run of a dataflow does"
+    cause = "the dataflow was started again while this run still lived; or two steps have one folder"
+    remedy = "let one of them run; give each LogSink a folder of its own. What this one has not sealed comes again"
+
+
+class LogItemUnfit(TidegaugeError):
+    """An item that is no row of the log."""
+
+    code = "TG-0991"
+    what = "step {step!r}: an item cannot be written to the log {place}: {problem}"
+    cause = "the value of the pair (key, value) is no dict or Arrow table, or does not fit columns="
+    remedy = (
+        "map the stream to pairs of a key and a dict of these columns. Nothing of the batch is written; correct the "
+        "dataflow and start it again: the rows of its epoch come again"
     )

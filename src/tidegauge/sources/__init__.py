@@ -7,6 +7,7 @@ from tidegauge.lazy import names
 if TYPE_CHECKING:
     from tidegauge.sources.batches.source import BatchSource as BatchSource
     from tidegauge.sources.batches.source import BatchSplit as BatchSplit
+    from tidegauge.sources.bytewax.logged import BytewaxLogSource as BytewaxLogSource
     from tidegauge.sources.bytewax.source import BytewaxSource as BytewaxSource
     from tidegauge.sources.file.reading import FileSplit as FileSplit
     from tidegauge.sources.file.source import FileSource as FileSource
@@ -42,6 +43,7 @@ else:
         __name__,
         {
             "batches.source": "BatchSource BatchSplit",
+            "bytewax.logged": "BytewaxLogSource",
             "bytewax.source": "BytewaxSource",
             "file.reading": "FileSplit",
             "file.source": "FileSource",
