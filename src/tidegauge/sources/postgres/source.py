@@ -36,6 +36,7 @@ from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import look, slot_log
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
 from tidegauge.sources.postgres.chunks import decoded
+from tidegauge.sources.postgres.server import DistantServer
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
 from tidegauge.sources.postgres.subscription import Replication, ReplicationSetup
 from tidegauge.sources.protocol import OnBadRecord
@@ -142,7 +143,7 @@ class PostgresSource:
 
     def connect(self, start: Frontier, bound: Bound) -> Replication:
         """Return a subscription from a place in the log on. See `Replication` for what it raises."""
-        return Replication(self._reader, start, bound)
+        return Replication(self.setup, start, bound)
 
     def held_back(self) -> HeldBack | None:
         """Return how much of the log the slot keeps, None where there is no slot, or it is lost. Asks the server."""
@@ -156,11 +157,19 @@ class PostgresSource:
         return decoded(batch, self.streams[stream], table, on_bad_record)
 
     @property
-    def _reader(self) -> ReplicationSetup:
+    def setup(self) -> ReplicationSetup:
+        """What a subscription works with."""
         tables = {stream: _name(stream) for stream in self.tables}
         columns = self._columns()
         return ReplicationSetup(
-            self._place, self.publication, self._slot_name, tables, columns, self._folder, self.connections
+            DistantServer(self._place),
+            self._place,
+            self.publication,
+            self._slot_name,
+            tables,
+            columns,
+            self._folder,
+            self.connections,
         )
 
     @property

@@ -14,7 +14,6 @@ later and not say so. It is told of nothing but what `acknowledge` says, however
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,14 +30,15 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import LogBeginning, SourceFolder
 from tidegauge.sources.database.records import together
 from tidegauge.sources.postgres.beginning import ConnectionFacts, begun
-from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, look
+from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
 from tidegauge.sources.postgres.checks import PLUGIN, changed_tables, check_server, check_slot, check_tables
 from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.progress import RowsProgress
-from tidegauge.sources.postgres.replication import LogSender, payload
-from tidegauge.sources.postgres.sessions import DatabasePlace, session
-from tidegauge.sources.postgres.snapshot import SnapshotReading, SnapshotTask
+from tidegauge.sources.postgres.replication import payload
+from tidegauge.sources.postgres.server import AnsweringServer, SendingLog, SnapshotRows
+from tidegauge.sources.postgres.sessions import DatabasePlace
+from tidegauge.sources.postgres.snapshot import SnapshotTask
 from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remember, remembered
 from tidegauge.sources.push.protocol import Received
 
@@ -57,8 +57,10 @@ _LOOKS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSetup:
-    """What a subscription works with. tables: schema and name of the table of each stream."""
+    """What a subscription works with. place: for those who read first rows. tables: schema and name of the table of
+    each stream."""
 
+    server: AnsweringServer
     place: DatabasePlace
     publication: str
     slot: str
@@ -72,14 +74,14 @@ class ReplicationSetup:
 
         patience: seconds to wait for the server to see that the last reader of the slot has gone.
         """
-        until = time.monotonic() + patience
-        with session(self.place) as connection:
+        server = self.server
+        until = server.monotonic() + patience
+        with server.looking() as look:
             while True:
-                found = look(connection.cursor(), self.publication, list(self.tables.values()), self.slot)
-                connection.rollback()
-                if found.slot is None or found.slot.active is None or time.monotonic() > until:
+                found = look(self.publication, list(self.tables.values()), self.slot)
+                if found.slot is None or found.slot.active is None or server.monotonic() > until:
                     break
-                time.sleep(_AGAIN)
+                server.sleep(_AGAIN)
         check_server(self.place.shown, found)
         return found
 
@@ -101,24 +103,25 @@ class Replication:
 
     def __init__(self, reader: ReplicationSetup, start: Frontier, bound: Bound) -> None:
         self._reader: Final = reader
+        self._server: Final = reader.server
         self._start: Final = start[WAL]
         self._incarnation: Final = bound.incarnation
         self._flushed = self._given_to = 0
         self._gathering: Gathering | None = None
         self._remembering: GivenTransactions | None = None
-        self._reading: SnapshotReading | None = None
-        self._maker: LogSender | None = None
+        self._reading: SnapshotRows | None = None
+        self._maker: SendingLog | None = None
         """Makes the slot whose snapshot is read: the flow's own, or one that goes with its session."""
         self._since = 0
         """Where the flow's slot begins, if first rows were read before."""
-        self._given_at = self._looked_at = time.monotonic()
+        self._given_at = self._looked_at = self._server.monotonic()
         found = reader.see(patience=_LINGERS)
         self._end = found.end
         self._tables: Final = {(table.schema, table.name): table for table in found.tables}
         self._names: Final = {".".join(place): stream for stream, place in reader.tables.items()}
         self._told_end = False
         self._confirmed = 0 if found.slot is None else found.slot.confirmed
-        self._sender: Final = LogSender(reader.place, reader.slot)
+        self._sender: Final = self._server.sender(reader.slot)
         try:
             self.identity = self._sender.identity()
             if bound.identity and bound.identity != self.identity:
@@ -135,10 +138,10 @@ class Replication:
 
     def receive(self, limit: int, seconds: float) -> Received | None:
         """Return the transactions that are whole, or wait for it."""
-        until = time.monotonic() + seconds
+        until = self._server.monotonic() + seconds
         if not self._told_end:
             self._told_end = True
-            self._given_at = time.monotonic() - _IDLE
+            self._given_at = self._server.monotonic() - _IDLE
             return Received((), Frontier({WAL: self._start}), Frontier({WAL: self._end}))
         self._look_again()
         if self._gathering is None:
@@ -211,8 +214,8 @@ class Replication:
         reader = self._reader
         reader.folder.forget_spill(lsn)
         self._sender.start(reader.publication, min(self._confirmed, lsn))  # all that it has: see `witness`
-        with session(reader.place) as connection:
-            found = look(connection.cursor(), reader.publication, [], reader.slot)
+        with self._server.looking() as look:
+            found = look(reader.publication, [], reader.slot)
         slot = None if found.slot is None else replace(found.slot, active=None)  # it is we who read it
         check_slot(reader.place.shown, reader.slot, slot, found.database, needed=lsn, told=reader.folder.told())
         begins = min(lsn, lsn if found.slot is None else found.slot.confirmed)
@@ -241,7 +244,7 @@ class Replication:
         self._still_declared()
         self._check(found, since)
         self._since = since
-        self._maker = LogSender(self._reader.place, f"{self._reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
+        self._maker = self._server.sender(f"{self._reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
         self._maker.make(kind="TEMPORARY")
 
     def _still_declared(self) -> None:
@@ -271,7 +274,7 @@ class Replication:
         """Go on with the slot and the snapshot; return all of its rows once it is whole."""
         reader = self._reader
         if self._maker is not None and self._reading is None:
-            made = self._maker.made(until - time.monotonic())
+            made = self._maker.made(until - self._server.monotonic())
             if made is None:
                 return None
             self._point, name = made
@@ -283,11 +286,11 @@ class Replication:
             task = SnapshotTask(
                 place, folder, reader.publication, reader.slot, name, since, self._point, streams, reader.connections
             )
-            self._reading = SnapshotReading(task)
+            self._reading = self._server.reading(task)
         if self._reading is not None:
-            if not self._reading.steps.go_on(until - time.monotonic()):
+            if not self._reading.steps.go_on(until - self._server.monotonic()):
                 return None
-            at = time.time_ns() // 1000
+            at = self._server.micros()
             pieces, shapes = self._reading.pieces, self._reading.shapes
             self._reading = None
             if self._maker is not None and self._maker is not self._sender:
@@ -297,7 +300,9 @@ class Replication:
             reader.folder.keep_stream(replace(begun_at, oids=self._oids))
         found = reader.folder.stream()
         if self._start or found is None or not found.point:
-            time.sleep(max(0.0, until - time.monotonic()))  # upstream has lost what is bound: its `end` has said so
+            self._server.sleep(
+                max(0.0, until - self._server.monotonic())
+            )  # upstream has lost what is bound: its `end` has said so
             return None
         self._begin(found.point)
         self._end = max(self._end, found.point)
@@ -318,9 +323,9 @@ class Replication:
                         return self._given(gathering)
                 else:
                     gathering.progress(lsn)
-                if number & 0x3FF == 0x3FF and time.monotonic() > until:
+                if number & 0x3FF == 0x3FF and self._server.monotonic() > until:
                     break
-            left = until - time.monotonic()
+            left = until - self._server.monotonic()
             if (gathering.chunks and (left <= 0 or not self._sender.more())) or self._progressed(gathering.reached):
                 return self._given(gathering)
             if left <= 0 or gathering.reached < self._end:
@@ -333,7 +338,7 @@ class Replication:
         """Whether it is news that the log grew by nothing of these tables: each time makes an epoch."""
         if reached <= self._given_to:
             return False
-        return self._given_to < self._end <= reached or time.monotonic() - self._given_at >= _IDLE
+        return self._given_to < self._end <= reached or self._server.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: Gathering) -> Received:
         if self._given_to < gathering.reached:
@@ -342,7 +347,7 @@ class Replication:
                 ends |= {self._names[table]: detail for table, detail in self._changed.items()}
             for stream, detail in ends.items():
                 gathering.end(stream, detail)
-        self._given_at, self._given_to = time.monotonic(), gathering.reached
+        self._given_at, self._given_to = self._server.monotonic(), gathering.reached
         if self._remembering is not None:
             self._remembering.add(gathering.reached, gathering.last)
         self._end = max(self._end, gathering.reached)
@@ -353,8 +358,8 @@ class Replication:
 
     def _look_again(self) -> None:
         """See now and then that the tables are still published, and are still those that were declared."""
-        if time.monotonic() - self._looked_at >= _LOOKS:
-            self._looked_at = time.monotonic()
+        if self._server.monotonic() - self._looked_at >= _LOOKS:
+            self._looked_at = self._server.monotonic()
             found = self._reader.see()
             self._changed, self._changed_by = self._reader.check(found, self._oids), found.end
 

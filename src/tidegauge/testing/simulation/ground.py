@@ -29,6 +29,7 @@ from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
 from tidegauge.sources import FileSource, GeneratorSource
+from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.alike import difference
 from tidegauge.testing.simulation.gaining import can_gain
@@ -38,6 +39,7 @@ from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
 from tidegauge.testing.simulation.upstream import ATTENDED_POINTS, PUSH_POINTS, is_polled
 from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
+from tidegauge.testing.simulation.upstream.database.sender import DATABASE_POINTS
 
 __all__ = ["GivenFlow", "Ground", "MakeFlow"]
 
@@ -82,6 +84,8 @@ class Ground:
         for name in written:
             places += [f"{name}: {point}" for point in (PUSH_POINTS if name in feeds else SOURCE_POINTS)]
             places += [f"{name}: {point}" for point in ATTENDED_POINTS if name in polled]
+            if name in feeds and isinstance(getattr(spec.sources[name], "source", None), PostgresSource):
+                places += [f"{name}: {point}" for point in DATABASE_POINTS]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
         answering: dict[FaultKind, tuple[str, ...]] = {

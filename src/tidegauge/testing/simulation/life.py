@@ -267,6 +267,10 @@ class Meeting:
         """Come to a call."""
         self._life.meet(f"{self._name}: {call}")
 
+    def gone(self) -> bool:
+        """Whether the driver is."""
+        return self._life.is_gone()
+
     def wait(self, ready: Callable[[], bool], seconds: float) -> None:
         """Wait until something is so, at most for some seconds."""
         world = self._life.world

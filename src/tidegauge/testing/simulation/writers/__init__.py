@@ -18,6 +18,7 @@ from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
 from tidegauge.sources.polls.http import HttpSource
 from tidegauge.sources.polls.source import PollingSource
+from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.protocol import Source
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.clock import VirtualClock
@@ -28,6 +29,7 @@ from tidegauge.testing.simulation.upstream.counterpart import counterpart
 from tidegauge.testing.simulation.upstream.folder import Folder
 from tidegauge.testing.simulation.upstream.polled import polls_of
 from tidegauge.testing.simulation.upstream.simulated import unmet
+from tidegauge.testing.simulation.writers.database import DatabaseUpstream
 from tidegauge.testing.simulation.writers.feed import FeedUpstream, WorldMeeting
 from tidegauge.testing.simulation.writers.folder import FolderUpstream
 from tidegauge.testing.simulation.writers.log import LogUpstream
@@ -67,6 +69,8 @@ def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, se
         return LogUpstream(name, log.placed(flow, name), seed=seed)
     if isinstance(source, PollingSource | HttpSource):
         return PollsUpstream(name, *polls_of(source), seed=seed)
+    if isinstance(source, PushedSource) and isinstance(source.source, PostgresSource):
+        return DatabaseUpstream(name, source, source.source, clock, seed=seed)
     found = counterpart(source, name=name)
     stands_in = found.met(unmet)
     if isinstance(stands_in, SimulatedLog):

@@ -44,6 +44,10 @@ class WorldMeeting(Protocol):
         """Come to a place."""
         ...
 
+    def gone(self) -> bool:
+        """Whether the driver is, so that its connections end."""
+        ...
+
     def wait(self, ready: Callable[[], bool], seconds: float) -> None:
         """Return when something is so, or after a number of seconds."""
         ...

@@ -1,0 +1,127 @@
+"""What a subscription asks of a server, so that a simulation can answer in its place.
+
+Invariant: whatever a subscription knows of a server it knows by these calls. So what it decides depends on answers
+alone, and not on who gave them.
+
+>>> server = DistantServer(DatabasePlace("postgresql://ada@db/shop", None))
+>>> server.monotonic() <= server.monotonic()
+True
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from tidegauge.sources.database.folder import SnapshotPiece
+from tidegauge.sources.postgres.catalog import CatalogLook, look
+from tidegauge.sources.postgres.replication import LogSender
+from tidegauge.sources.postgres.sessions import DatabasePlace, session
+from tidegauge.sources.postgres.snapshot import SnapshotReading, SnapshotTask
+
+__all__ = ["AnsweringServer", "DistantServer", "ReadingSteps", "SendingLog", "SnapshotRows"]
+
+CatalogQuestion: TypeAlias = Callable[[str, Sequence[tuple[str, str]], str], CatalogLook]
+
+
+class SendingLog(Protocol):
+    """A session of a sender of the log, see `LogSender`."""
+
+    def identity(self) -> str: ...  # noqa: D102
+    def drop(self) -> None: ...  # noqa: D102
+    def make(self, *, kind: str = "") -> None: ...  # noqa: D102
+    def made(self, seconds: float) -> tuple[int, str] | None: ...  # noqa: D102
+    def start(self, publication: str, lsn: int) -> None: ...  # noqa: D102
+    def frames(self) -> Iterator[bytes]: ...  # noqa: D102
+    def more(self) -> bool: ...  # noqa: D102
+    def wait(self, seconds: float) -> None: ...  # noqa: D102
+    def tell(self, received: int, flushed: int, *, now: bool = False) -> None: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+
+
+class ReadingSteps(Protocol):
+    """Work that is done a little at a time, see `Steps`."""
+
+    def go_on(self, seconds: float) -> bool: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+
+
+class SnapshotRows(Protocol):
+    """First rows that are being read, see `SnapshotReading`."""
+
+    @property
+    def steps(self) -> ReadingSteps: ...  # noqa: D102
+    @property
+    def pieces(self) -> Mapping[str, Sequence[SnapshotPiece]]: ...  # noqa: D102
+    @property
+    def shapes(self) -> Mapping[str, str]: ...  # noqa: D102
+
+
+class AnsweringServer(Protocol):
+    """A server, and the time that passes while it answers."""
+
+    def looking(self) -> AbstractContextManager[CatalogQuestion]:
+        """Lend what looks at the catalog: given a publication, tables and a slot."""
+        ...
+
+    def sender(self, slot: str) -> SendingLog:
+        """Begin a session of a sender of the log."""
+        ...
+
+    def reading(self, task: SnapshotTask) -> SnapshotRows:
+        """Begin to read the first rows."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds, which never go back."""
+        ...
+
+    def micros(self) -> int:
+        """Return the time of day, in microseconds since 1970."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DistantServer:
+    """A real one."""
+
+    place: DatabasePlace
+
+    @contextmanager
+    def looking(self) -> Iterator[CatalogQuestion]:
+        """Lend it, in a session. Raises what `sessions.explained` does."""
+        with session(self.place) as connection:
+
+            def looked(publication: str, tables: Sequence[tuple[str, str]], slot: str) -> CatalogLook:
+                found = look(connection.cursor(), publication, tables, slot)
+                connection.rollback()
+                return found
+
+            yield looked
+
+    def sender(self, slot: str) -> SendingLog:
+        """Begin a session. Raises what `sessions.explained` does."""
+        return LogSender(self.place, slot)
+
+    def reading(self, task: SnapshotTask) -> SnapshotRows:
+        """Begin to read."""
+        return SnapshotReading(task)
+
+    def monotonic(self) -> float:
+        """Return this machine's seconds."""
+        return time.monotonic()
+
+    def micros(self) -> int:
+        """Return this machine's time of day."""
+        return time.time_ns() // 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)

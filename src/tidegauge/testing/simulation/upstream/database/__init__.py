@@ -1,0 +1,1 @@
+"""Databases in memory, as servers whose logs are followed."""

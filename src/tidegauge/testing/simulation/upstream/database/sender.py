@@ -1,0 +1,380 @@
+"""Sessions with a simulated server: the catalog, a sender of its log, and the reading of first rows.
+
+They answer as a real server does, with the bytes of its protocol, cut where `cut` has it: also in the middle of a
+transaction. `meet` is called before a call does anything, and when it is done and has not answered yet
+(`DATABASE_POINTS`).
+
+Invariant: a connection that was cut, or whose client is gone, gives nothing and takes nothing any more.
+
+>>> clock = VirtualClock()
+>>> table = DatabaseTable("orders", ("public", "orders"), pa.schema([("id", pa.int64())]), 16384)
+>>> server = SimulatedServer(PostgresLog([table], clock))
+>>> sender = server.sender("s")
+>>> sender.make()
+>>> place, snapshot = sender.made(1.0)
+>>> with server.looking() as look:
+...     found = look("p", [("public", "orders")], "s")
+>>> found.slot.confirmed == place == found.end, [str(one) for one in found.tables]
+(True, ['public.orders'])
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.disk import make_folder
+from tidegauge.errors.postgressource import ServerAway, SlotActive, SlotLost
+from tidegauge.sources.database.folder import SnapshotPiece
+from tidegauge.sources.postgres.catalog import (
+    CatalogLook,
+    PublicationFacts,
+    PublishedTable,
+    ServerColumn,
+    SlotFacts,
+)
+from tidegauge.sources.postgres.progress import RowsProgress
+from tidegauge.sources.postgres.ranges import PageRange
+from tidegauge.sources.postgres.server import CatalogQuestion
+from tidegauge.sources.postgres.snapshot import SnapshotTask
+from tidegauge.sources.postgres.types import modifier
+from tidegauge.sources.postgres.wire import TableShape
+from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
+from tidegauge.testing.simulation.upstream.database.server import LogSlot, PostgresLog
+from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable
+from tidegauge.testing.simulation.upstream.database.texts import data_frame, line_of, messages, sign_of_life
+from tidegauge.testing.simulation.upstream.simulated import unmet
+
+__all__ = ["DATABASE_POINTS", "SimulatedServer"]
+
+DATABASE_POINTS: Final = (
+    *("look", "looked", "make slot", "slot is created", "copy rows", "rows are copied"),
+    *("start log", "log is started", "report", "reported"),
+)
+"""What `meet` is called with, besides the calls of a source that pushes."""
+_SHOWN: Final = "the simulated database"
+_DATABASE: Final = "simulated"
+_PROCESS: Final = 4711
+_SILENCE: Final = 60.0
+"""Seconds after which the server ends a session that says nothing: `wal_sender_timeout`."""
+_PAUSE: Final = 0.02
+
+
+def _all(count: int) -> int:
+    return count
+
+
+def _still_there() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class SimulatedServer:
+    """A server as one driver meets it.
+
+    cut: how many of the frames that are on their way come at once. wait: returns when something is so, or after a
+    number of seconds. gone: whether the driver is dead.
+    """
+
+    log: PostgresLog
+    _: KW_ONLY
+    cut: Callable[[int], int] = _all
+    meet: Callable[[str], None] = unmet
+    wait: Callable[[Callable[[], bool], float], None] | None = None
+    gone: Callable[[], bool] = _still_there
+
+    @contextmanager
+    def looking(self) -> Iterator[CatalogQuestion]:
+        """Lend what looks at the catalog."""
+        yield self._look
+
+    def _look(self, publication: str, tables: Sequence[tuple[str, str]], slot: str) -> CatalogLook:  # noqa: ARG002
+        self.meet("look")
+        self.answer(self.log.cuts)
+        known, there = self.log.database.tables.values(), self.log.slots.get(slot)
+        found = CatalogLook(
+            version=170000,
+            wal_level="logical",
+            standby=False,
+            role="simulated",
+            replicates=True,
+            database=_DATABASE,
+            end=self.log.end,
+            publication=PublicationFacts(inserts=True, updates=True, deletes=True, truncates=True, root=False),
+            tables=tuple(_published(one) for one in known if one.place in tables),
+            missing=(),
+            slot=None if there is None else _facts(there),
+        )
+        self.meet("looked")
+        return found
+
+    def sender(self, slot: str) -> SimulatedSender:
+        """Begin a session. Raises `ServerAway`."""
+        self.answer(self.log.cuts)
+        return SimulatedSender(self, slot)
+
+    def reading(self, task: SnapshotTask) -> SimulatedReading:
+        """Begin to read the first rows."""
+        return SimulatedReading(self, task)
+
+    def monotonic(self) -> float:
+        """Return virtual seconds."""
+        return self.log.clock.monotonic()
+
+    def micros(self) -> int:
+        """Return the virtual time of day."""
+        return self.log.micros
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self.until(lambda: False, seconds)
+
+    def until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Let virtual time pass until something is so, at most for some seconds."""
+        if self.wait is not None:
+            self.wait(ready, seconds)
+        elif not ready():
+            self.log.clock.pass_to(self.monotonic() + seconds)
+
+    def answer(self, line: int) -> None:
+        """Raise `ServerAway` where nobody answers, or not on this connection any more. line: its `cuts`."""
+        if self.log.away:
+            raise ServerAway(source=_SHOWN, detail="nobody answers at present")
+        if line != self.log.cuts:
+            raise ServerAway(source=_SHOWN, detail="the connection was cut")
+
+
+class SimulatedSender:
+    """A session of a sender of the log, see `LogSender`."""
+
+    def __init__(self, server: SimulatedServer, slot: str) -> None:
+        self._server: Final = server
+        self._log: Final = server.log
+        self._slot: Final = slot
+        self._line: Final = server.log.cuts
+        self._heard = self._asked = server.monotonic()
+        self._closed = self._broken = False
+        self._waits: frozenset[int] | None = None
+        self._temporary = False
+        self._at = 0
+        self._described: Final[set[str]] = set()
+        self._frames: Final[deque[bytes]] = deque()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has seen that nobody is there any more."""
+        silent = self._server.monotonic() - self._heard > _SILENCE
+        return self._closed or self._broken or self._line != self._log.cuts or silent or self._server.gone()
+
+    def identity(self) -> str:
+        """Return which server this is."""
+        self._answer()
+        return f"system 1, timeline 1, database {_DATABASE}"
+
+    def drop(self) -> None:
+        """Drop the slot."""
+        self._answer()
+        self._log.slots.pop(self._slot, None)
+
+    def make(self, *, kind: str = "") -> None:
+        """Begin to make the slot: it waits for the transactions that are open now."""
+        self._meet("make slot")
+        self._answer()
+        self._waits, self._temporary = frozenset(self._log.open), bool(kind)
+
+    def made(self, seconds: float) -> tuple[int, str] | None:
+        """Return where the slot begins, and the name of its snapshot; None where it is not made yet."""
+        waits = self._waits or frozenset()
+        self._server.until(lambda: not waits & self._log.open or self._line != self._log.cuts, max(seconds, 0.0))
+        self._answer()
+        if waits & self._log.open:
+            return None
+        if self._slot in self._log.slots:
+            raise ServerAway(source=_SHOWN, detail=f'replication slot "{self._slot}" already exists')
+        place = self._log.end
+        self._log.slots[self._slot] = LogSlot(place, place, line=self, temporary=self._temporary)
+        self._waits = None
+        self._meet("slot is created")
+        return place, f"snapshot at {place}"
+
+    def start(self, publication: str, lsn: int) -> None:  # noqa: ARG002 - there is one
+        """Begin to send from a place on, or from where the slot was told, if that is further."""
+        self._meet("start log")
+        self._answer()
+        slot = self._log.slots.get(self._slot)
+        if slot is None or slot.lost:
+            raise SlotLost(source=_SHOWN, slot=self._slot, detail="it is not there" if slot is None else slot.lost)
+        if slot.line not in (None, self) and not slot.line.ended:
+            raise SlotActive(source=_SHOWN, slot=self._slot, detail=f"it is active for PID {_PROCESS}")
+        slot.line, self._at = self, max(lsn, slot.confirmed)
+        self._meet("log is started")
+
+    def frames(self) -> Iterator[bytes]:
+        """Yield the frames that are here."""
+        self._answer()
+        self._send()
+        for _ in range(max(1, self._server.cut(len(self._frames))) if self._frames else 0):
+            yield self._frames.popleft()
+
+    def more(self) -> bool:
+        """Whether something has come."""
+        return bool(self._frames) or self._line != self._log.cuts or self._news()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something comes, or the time is over."""
+        self._server.until(self.more, max(seconds, 0.0))
+
+    def tell(self, received: int, flushed: int, *, now: bool = False) -> None:  # noqa: ARG002
+        """Say how far we are: at most once a second, unless `now`. The server answers how far it is."""
+        at = self._server.monotonic()
+        if not now and at - self._asked < 1.0:
+            return
+        self._asked = at
+        self._meet("report")
+        self._answer()
+        self._heard = at
+        slot = self._log.slots.get(self._slot)
+        if slot is not None and flushed:
+            self._log.tell(slot, flushed)
+        self._send()
+        self._frames.append(sign_of_life(self._log.end))
+        self._meet("reported")
+
+    def close(self) -> None:
+        """End the session, and the slot that goes with it."""
+        self._closed = True
+        if self._temporary:
+            self._log.slots.pop(self._slot, None)
+        slot = self._log.slots.get(self._slot)
+        if slot is not None and slot.line is self:
+            slot.line = None
+
+    def _news(self) -> bool:
+        return bool(self._log.database.log) and self._log.database.log[-1].place >= self._at
+
+    def _send(self) -> None:
+        """Put on the way what committed since."""
+        slot = self._log.slots.get(self._slot)
+        if slot is None or slot.line is not self or not self._at:
+            return
+        for transaction in self._log.database.between(self._at, self._log.end):
+            end, tables = self._log.end_of(transaction.place), self._log.database.tables
+            for message in messages(transaction, end, tables, self._described):
+                self._frames.append(data_frame(transaction.place, message))
+            self._at = end
+
+    def _meet(self, call: str) -> None:
+        """Come to a call. A connection on which a call failed is over."""
+        try:
+            self._server.meet(call)
+        except BaseException:
+            self._broken = True
+            raise
+
+    def _answer(self) -> None:
+        self._server.answer(self._line)
+        if self.ended:
+            raise ServerAway(source=_SHOWN, detail="it ended the session")
+
+
+class SimulatedReading:
+    """First rows that are being read: each table whole, as it was at the place of the snapshot."""
+
+    def __init__(self, server: SimulatedServer, task: SnapshotTask) -> None:
+        self.pieces: Final[dict[str, tuple[SnapshotPiece, ...]]] = {}
+        self.shapes: Final[dict[str, str]] = {}
+        self._server: Final = server
+        self._task: Final = task
+        self._line: Final = server.log.cuts
+        self._work: Final = self._steps()
+
+    @property
+    def steps(self) -> SimulatedReading:
+        """Itself."""
+        return self
+
+    def go_on(self, seconds: float) -> bool:
+        """Read for so long; return whether all is read."""
+        until = self._server.monotonic() + seconds
+        for _ in self._work:
+            self._server.sleep(_PAUSE)
+            if self._server.monotonic() >= until:
+                return False
+        return True
+
+    def close(self) -> None:
+        """Give it up."""
+        self._work.close()
+
+    def _steps(self) -> Generator[None, None, None]:
+        task, progress = self._task, RowsProgress(self._task.folder.snapshot)
+        if task.at == task.since:
+            task.folder.clear_snapshot()
+            progress.begin(task.since)
+        progress.tidy()
+        progress.attempt(task.at)
+        for number, stream in enumerate(task.streams):
+            self._server.meet("copy rows")
+            self._server.answer(self._line)
+            table = self._server.log.database.tables[stream]
+            plan, pages = progress.plan(stream, "simulated", [PageRange(0, None)]), PageRange(0, None)
+            self.pieces[stream] = self._read(table, Path(task.folder.snapshot, f"{number}-{plan.name}.csv"))
+            progress.read(plan, pages, self.pieces[stream])
+            keys = table.columns.names if table.whole else [table.key]
+            self.shapes[stream] = TableShape(
+                table.number, *table.place, tuple(table.columns.names), tuple(keys)
+            ).encoded()
+            self._server.meet("rows are copied")
+            yield
+
+    def _read(self, table: DatabaseTable, path: Path) -> tuple[SnapshotPiece, ...]:
+        """Write the rows of a table to a file, in two pieces where there are enough."""
+        lines = [line_of(row, table) for row in self._server.log.database.rows_at(table.stream, self._task.at)]
+        make_folder(path.parent)
+        path.write_bytes(b"".join(lines))
+        found: list[SnapshotPiece] = []
+        start = first = 0
+        for some in (lines[: len(lines) // 2], lines[len(lines) // 2 :]):
+            if some:
+                size = sum(map(len, some))
+                found.append(SnapshotPiece(str(path), start, size, len(some), first))
+                start, first = start + size, first + len(some)
+        return tuple(found)
+
+
+def _facts(slot: LogSlot) -> SlotFacts:
+    held = slot.line is not None and not slot.line.ended
+    return SlotFacts("pgoutput", _DATABASE, slot.confirmed, slot.lost, _PROCESS if held else None)
+
+
+def _published(table: DatabaseTable) -> PublishedTable:
+    columns = tuple(_column(one.name, one.type) for one in table.columns)
+    names, identity = tuple(table.columns.names), "f" if table.whole else "d"
+    return PublishedTable(table.number, *table.place, "r", identity, True, True, names, None, columns)  # noqa: FBT003
+
+
+def _column(name: str, kind: Any) -> ServerColumn:
+    if pa.types.is_decimal(kind):
+        return ServerColumn(name, "numeric", modifier(kind.precision, kind.scale), "b", "numeric")
+    found = _TYPES.get(kind, "text")
+    return ServerColumn(name, found, -1, "b", found)
+
+
+_TYPES: Final = {
+    pa.bool_(): "bool",
+    pa.int16(): "int2",
+    pa.int32(): "int4",
+    pa.int64(): "int8",
+    pa.float32(): "float4",
+    pa.float64(): "float8",
+    pa.binary(): "bytea",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp",
+    pa.timestamp("us", tz="UTC"): "timestamptz",
+}

@@ -1,0 +1,161 @@
+"""`PostgresLog`: a server of PostgreSQL in memory: its tables, its log, its slots, and who is connected.
+
+    a commit          is in the log at a place, with all that it changed
+    a slot            knows what it was told is durable; a server that is killed forgets what came since it was kept
+    a snapshot        has the rows that all transactions before the slot's first place made
+    a connection      takes a slot, until it ends, is cut, or has been silent for a minute
+
+What a slot is told travels on the connection. While that is slow it stays on its way, and is lost with it.
+
+Nothing here moves by itself: no clock, no chance, no thread.
+
+Invariant: what committed at or after the place that a slot was told is never forgotten.
+
+>>> table = DatabaseTable("orders", ("public", "orders"), pa.schema([("id", pa.int64())]), 16384)
+>>> server = PostgresLog([table], VirtualClock())
+>>> server.write([RowChange("orders", None, {"id": 5})])
+>>> [len(one.changes) for one in server.database.log], server.end > server.database.log[0].place
+([1], True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa  # noqa: F401 - for the example
+
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, RowChange
+
+__all__ = ["Line", "LogSlot", "PostgresLog"]
+
+_FIRST: Final = 0x1A00000
+_HEADER: Final = 0x38
+"""Bytes of the record of a commit."""
+_CHANGE: Final = 0x60
+"""Bytes of a change."""
+
+
+class Line(Protocol):
+    """A connection that takes a slot."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has seen that nobody is there any more."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class LogSlot:
+    """A slot. confirmed: the place before which all is durable, as it was told. kept: the same, as it was written to
+    the disk last. lost: why it can give nothing, "" if it can. line: who has it."""
+
+    confirmed: int
+    kept: int
+    lost: str = ""
+    line: Line | None = None
+    temporary: bool = False
+
+
+class PostgresLog:
+    """The server. end: how far its log goes. told: the furthest place that a slot was told of.
+
+    away: whether it answers nobody. slow: whether what a slot is told stays on its way. cuts: how often all
+    connections were cut. changes: how often there was news. open: the transactions that have not ended.
+    """
+
+    def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock) -> None:
+        self.database: Final = DatabaseRows(tables)
+        self.clock: Final = clock
+        self.end = _FIRST
+        self.told = 0
+        self.away = self.slow = False
+        self.cuts = self.changes = 0
+        self.slots: Final[dict[str, LogSlot]] = {}
+        self.open: Final[set[int]] = set()
+        self._ends: Final[dict[int, int]] = {}
+        self._number = 700
+        self._underway: Final[list[tuple[LogSlot, int]]] = []
+
+    # What sessions of applications do.
+
+    def begin(self) -> int:
+        """Open a transaction."""
+        self._number += 1
+        self.open.add(self._number)
+        return self._number
+
+    def finish(self, number: int, changes: Sequence[RowChange]) -> None:
+        """End a transaction, with its changes; with none where it is rolled back."""
+        self.open.discard(number)
+        self.end += _CHANGE * (1 + len(changes))
+        if changes:
+            self.database.commit(self.end, at=self.micros, number=number, changes=changes)
+            self._ends[self.end] = self.end + _HEADER
+        self.end += _HEADER
+        self.changes += 1
+
+    def write(self, changes: Sequence[RowChange]) -> None:
+        """Carry out a transaction."""
+        self.finish(self.begin(), changes)
+
+    def grow(self, count: int) -> None:
+        """Write other tables' changes to the log."""
+        self.end += count * _CHANGE
+        self.changes += 1
+
+    def end_of(self, place: int) -> int:
+        """Return where the commit at a place ends."""
+        return self._ends[place]
+
+    @property
+    def micros(self) -> int:
+        """The time of day, in microseconds since 1970."""
+        return int(self.clock.now().timestamp() * 1_000_000)
+
+    # What befalls it.
+
+    def checkpoint(self) -> None:
+        """Keep what its slots know."""
+        for slot in self.slots.values():
+            slot.kept = slot.confirmed
+
+    def cut(self) -> None:
+        """Cut all connections. What slots are being told is lost."""
+        self.cuts += 1
+        self.changes += 1
+        self._underway.clear()
+        for name in [name for name, slot in self.slots.items() if slot.temporary]:
+            del self.slots[name]
+
+    def leave(self, *, killed: bool) -> None:
+        """Answer nobody. killed: or it is stopped in order, and keeps what its slots know."""
+        if not killed:
+            self.checkpoint()
+        self.away = True
+        self.cut()
+        for slot in self.slots.values():
+            slot.confirmed = slot.kept
+        self.open.clear()
+
+    def come_back(self) -> None:
+        """Answer again."""
+        self.away = False
+        self.changes += 1
+        self.deliver()
+
+    def tell(self, slot: LogSlot, place: int) -> None:
+        """Hear that everything before a place is durable."""
+        self._underway.append((slot, place))
+        if not self.slow:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Let slots hear all reports on their way, and from now on each at once."""
+        self.slow = False
+        for slot, place in self._underway:
+            slot.confirmed = max(slot.confirmed, place)
+            self.told = max(self.told, place)
+        self._underway.clear()

@@ -1,0 +1,97 @@
+"""`DatabaseRows`: the tables of a simulated server, and the transactions that changed them, by their commits.
+
+Invariant: the rows of a table are what its transactions made of it, so `rows_at` tells them at any place.
+
+>>> orders = DatabaseTable("orders", ("public", "orders"), pa.schema([("id", pa.int64()), ("n", pa.int64())]), 16384)
+>>> database = DatabaseRows([orders])
+>>> database.commit(8, at=0, number=1, changes=[RowChange("orders", None, {"id": 1, "n": 5})])
+>>> database.commit(16, at=0, number=2, changes=[RowChange("orders", {"id": 1, "n": 5}, {"id": 1, "n": 6})])
+>>> database.rows_at("orders", 16), database.rows_at("orders", 17)
+([{'id': 1, 'n': 5}], [{'id': 1, 'n': 6}])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+__all__ = ["DatabaseRows", "DatabaseTable", "LoggedTransaction", "Row", "RowChange"]
+
+Row: TypeAlias = Mapping[str, Any]
+"""The values of a row, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseTable:
+    """A table. place: its schema and name. number: the server's. Its first column is its key.
+
+    whole: whether the log has old rows, and not their keys alone.
+    """
+
+    stream: str
+    place: tuple[str, str]
+    columns: pa.Schema
+    number: int
+    whole: bool = False
+
+    @property
+    def key(self) -> str:
+        """The column that is its key."""
+        return str(self.columns.names[0])
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What became of a row. old: what it was, None for a new one. new: what it is, None for one that is gone."""
+
+    stream: str
+    old: Row | None
+    new: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTransaction:
+    """A transaction. place: of its commit, in the log. at: when that was, in microseconds. number: the server's."""
+
+    place: int
+    at: int
+    number: int
+    changes: Sequence[RowChange]
+
+
+class DatabaseRows:
+    """Tables by their streams. rows: of each at present, by key. log: all transactions that changed some."""
+
+    def __init__(self, tables: Sequence[DatabaseTable]) -> None:
+        self.tables: Final = {table.stream: table for table in tables}
+        self.rows: Final[dict[str, dict[Any, Row]]] = {table.stream: {} for table in tables}
+        self.log: Final[list[LoggedTransaction]] = []
+
+    def commit(self, place: int, *, at: int, number: int, changes: Sequence[RowChange]) -> None:
+        """Take in a transaction, which is the last one."""
+        for change in changes:
+            _take(self.rows[change.stream], self.tables[change.stream].key, change)
+        self.log.append(LoggedTransaction(place, at, number, tuple(changes)))
+
+    def rows_at(self, stream: str, place: int) -> list[Row]:
+        """Return the rows of a table as all transactions before a place made them, in the order of their coming."""
+        found: dict[Any, Row] = {}
+        for transaction in self.log:
+            for change in transaction.changes:
+                if change.stream == stream and transaction.place < place:
+                    _take(found, self.tables[stream].key, change)
+        return list(found.values())
+
+    def between(self, lower: int, upper: int) -> list[LoggedTransaction]:
+        """Return the transactions of a range of places."""
+        return [one for one in self.log if lower <= one.place < upper]
+
+
+def _take(rows: dict[Any, Row], key: str, change: RowChange) -> None:
+    if change.old is not None and (change.new is None or change.new[key] != change.old[key]):
+        del rows[change.old[key]]
+    if change.new is not None:
+        rows[change.new[key]] = change.new

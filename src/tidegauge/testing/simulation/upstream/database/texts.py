@@ -1,0 +1,119 @@
+"""Values as a server of PostgreSQL writes them, and what it sends of a transaction: the messages of `pgoutput`.
+
+Written from the protocol's own description, and not from what reads it.
+
+>>> text_of(True, pa.bool_()), text_of(Decimal("1.50"), pa.decimal128(10, 2)), text_of(b"a", pa.binary())
+(b't', b'1.50', b'\\\\x61')
+>>> orders = DatabaseTable("orders", ("public", "orders"), pa.schema([("id", pa.int64())]), 7)
+>>> one = LoggedTransaction(8, 0, 1, [RowChange("orders", None, {"id": 5})])
+>>> [message[:1] for message in messages(one, 9, {"orders": orders}, set())]
+[b'B', b'R', b'I', b'C']
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, LoggedTransaction, Row, RowChange
+
+__all__ = ["data_frame", "line_of", "messages", "sign_of_life", "text_of"]
+
+_EPOCH_2000: Final = 946_684_800_000_000
+_NULL: Final = b"n"
+
+
+def text_of(value: Any, kind: Any) -> bytes:
+    """Return a value that is not null as text."""
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if isinstance(value, bytes):
+        return rb"\x" + value.hex().encode()
+    if isinstance(value, datetime):
+        shown = value.astimezone(UTC) if value.tzinfo is not None else value
+        return (shown.strftime("%Y-%m-%d %H:%M:%S.%f") + ("+00" if value.tzinfo is not None else "")).encode()
+    if isinstance(value, date):
+        return value.isoformat().encode()
+    if isinstance(value, Decimal):
+        return format(value, "f").encode()
+    if isinstance(value, float):
+        return str(np.float32(value) if kind == pa.float32() else value).encode()
+    return str(value).encode()
+
+
+def line_of(row: Row, table: DatabaseTable) -> bytes:
+    """Return a row as a line of CSV. Nulls are empty there, and no text is.
+
+    >>> table = DatabaseTable("t", ("s", "t"), pa.schema([("a", pa.string()), ("b", pa.string())]), 1)
+    >>> line_of({"a": None, "b": "x,y"}, table)
+    b',"x,y"\\n'
+    """
+    cells = [None if row[one.name] is None else text_of(row[one.name], one.type) for one in table.columns]
+    return b",".join(b"" if cell is None else b'"' + cell.replace(b'"', b'""') + b'"' for cell in cells) + b"\n"
+
+
+def messages(
+    transaction: LoggedTransaction, end: int, tables: Mapping[str, DatabaseTable], told: set[str]
+) -> Iterator[bytes]:
+    """Yield the messages of a transaction. end: where its commit ends. told: tables that were described before."""
+    yield struct.pack(">cQqI", b"B", transaction.place, transaction.at - _EPOCH_2000, transaction.number)
+    for change in transaction.changes:
+        table = tables[change.stream]
+        if change.stream not in told:
+            told.add(change.stream)
+            yield _relation(table)
+        yield _change(change, table)
+    yield struct.pack(">cBQQq", b"C", 0, transaction.place, end, transaction.at - _EPOCH_2000)
+
+
+def data_frame(place: int, message: bytes) -> bytes:
+    """Return a message as it travels."""
+    return b"w" + struct.pack(">QQq", place, place, 0) + message
+
+
+def sign_of_life(end: int) -> bytes:
+    """Return the frame that says that everything before a place was sent."""
+    return b"k" + struct.pack(">QqB", end, 0, 0)
+
+
+def _relation(table: DatabaseTable) -> bytes:
+    schema, name = table.place
+    found = b"R" + struct.pack(">I", table.number) + schema.encode() + b"\0" + name.encode() + b"\0"
+    found += (b"f" if table.whole else b"d") + struct.pack(">h", len(table.columns))
+    for column in table.columns:
+        keyed = table.whole or column.name == table.key
+        found += bytes([keyed]) + column.name.encode() + b"\0" + struct.pack(">Ii", 25, -1)
+    return found
+
+
+def _change(change: RowChange, table: DatabaseTable) -> bytes:
+    number = struct.pack(">I", table.number)
+    if change.old is None:
+        return b"I" + number + b"N" + _tuple(change.new or {}, table)
+    if change.new is None:
+        return b"D" + number + _old(change.old, table)
+    moved = table.whole or change.old[table.key] != change.new[table.key]
+    return b"U" + number + (_old(change.old, table) if moved else b"") + b"N" + _tuple(change.new, table)
+
+
+def _old(row: Row, table: DatabaseTable) -> bytes:
+    """Return an old row: of a table that is not written whole its key alone."""
+    return b"O" + _tuple(row, table) if table.whole else b"K" + _tuple({table.key: row[table.key]}, table)
+
+
+def _tuple(row: Row, table: DatabaseTable) -> bytes:
+    cells: Sequence[Any] = [(row.get(one.name), one.type) for one in table.columns]
+    found = struct.pack(">h", len(cells))
+    for value, kind in cells:
+        if value is None:
+            found += _NULL
+            continue
+        text = text_of(value, kind)
+        found += b"t" + struct.pack(">I", len(text)) + text
+    return found

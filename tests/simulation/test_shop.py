@@ -1,0 +1,134 @@
+"""A flow over tables of a simulated database: at each epoch they are the database's own, at one place of its log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from tests.simulation.shop import make_flow
+
+from tidegauge.errors.postgressource import SlotAdvanced, SlotLost
+from tidegauge.errors.simulation import SimulationFailed
+from tidegauge.remap.fromtime.lsn import WAL
+from tidegauge.sources.postgres.gathering import Gathering
+from tidegauge.testing import simulate
+from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
+from tidegauge.testing.simulation.tables.lake import applied
+from tidegauge.testing.simulation.upstream import PUSH_POINTS
+from tidegauge.testing.simulation.upstream.database.sender import DATABASE_POINTS
+from tidegauge.testing.simulation.world import World
+
+ENDS = 4.0
+ACTS = (
+    Act(0.1, "transact", "db", 3),
+    Act(0.4, "append", "db", 4),
+    Act(0.8, "transact", "db", 3),
+    *(Act(1.2 + n / 2, "append", "db", 4) for n in range(5)),
+)
+
+
+@cache
+def ground() -> Ground:
+    return Ground.of(make_flow)
+
+
+def lived(*faults: Fault, more: tuple[Act, ...] = (), seed: int = 1) -> World:
+    acts = sorted((*ACTS, *more), key=lambda act: act.at)
+    world = World(ground(), Plan(seed, ENDS, tuple(acts), faults, calm=True))
+    world.run()
+    return world
+
+
+def same_as_the_database(world: World) -> int:
+    """See that tables by key are those of the database, at each epoch at its place. Return how many have rows."""
+    database, several = world.upstreams["db"].log.database, 0
+    for epoch in range(world.ledger.upper):
+        place = world.ledger.until("db", epoch + 1).get(WAL)
+        if place is None:
+            continue
+        for name, key in (("orders", "id"), ("items", "name")):
+            columns = database.tables[name].columns.names
+            held = applied(world.lake.rows(name, as_of=epoch), [key]).values()
+            there = database.rows_at(name, place)
+            assert by_key(held, columns) == by_key(there, columns), (name, epoch)
+            several += len(there) > 0
+    return several
+
+
+def by_key(rows: Any, columns: list[str]) -> list[list[Any]]:
+    return sorted(([row[column] for column in columns] for row in rows), key=lambda row: str(row[0]))
+
+
+@pytest.mark.parametrize("seed", [4, 6, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(30, 60))])
+def test_worlds_of_all_kinds_of_faults_hold(seed: int) -> None:
+    assert simulate(make_flow, seeds=[seed], epochs=10).rows > 0
+
+
+@pytest.mark.parametrize("kinds", [("cut", "late", "away"), ("crash", "pause", "error", "lost")])
+def test_t53_tables_are_the_database_of_one_place_at_each_epoch(kinds: Any) -> None:
+    several = 0
+    for seed in range(2):
+        world = World(ground(), planned(seed, ground().facts, kinds=kinds, epochs=10))
+        world.run()
+        several += same_as_the_database(world)
+    assert several > 10
+
+
+def steps() -> Iterator[Fault]:
+    """Yield a death at each thing that a source asks of its server, in a life in which nobody dies."""
+    met = Counter[str]()
+    for at, _who, place in lived().trace.events:
+        source, _, call = place.rpartition(": ")
+        if source == "db" and call in (*PUSH_POINTS, *DATABASE_POINTS):
+            met[place] += 1
+            if at < ENDS and (call not in ("receive", "received", "report", "reported") or met[place] < 12):
+                yield Fault("crash", place, met[place])
+
+
+@pytest.mark.parametrize("some", [8, pytest.param(0, marks=pytest.mark.long, id="all")])
+def test_a_death_at_any_step_loses_no_row_and_doubles_none(some: int) -> None:
+    every = [*steps()]
+    assert {fault.place.rpartition(": ")[2] for fault in every} == {*PUSH_POINTS, *DATABASE_POINTS}
+    for fault in every[5 :: len(every) // some] if some else every:
+        world = lived(fault)
+        assert world.strikes.struck, fault
+        assert same_as_the_database(world) > 0
+
+
+def test_a_death_while_the_first_rows_are_read_makes_the_slot_anew() -> None:
+    world = lived(Fault("crash", "db: copy rows", 2))
+    assert len(world.opened) == 2
+    assert world.trace.text().count("db: make slot") == 2
+    assert same_as_the_database(world) > 0
+
+
+def test_a_slot_that_is_gone_is_told_and_nothing_is_passed_over() -> None:
+    codes = set()
+    for seed in range(6):
+        world = lived(more=(Act(2.4, "retention", "db"), Act(2.45, "append", "db", 3)), seed=seed)
+        codes.add(world.ledger.failed().get("db"))
+        same_as_the_database(world)
+    assert codes >= {SlotLost.code, SlotAdvanced.code}
+
+
+def test_a_server_that_forgets_what_it_was_told_sends_it_again_and_nobody_gets_it_twice() -> None:
+    for seed in range(4):
+        world = lived(more=(Act(2.4, "away", "db", 1),), seed=seed)
+        assert world.ledger.failed() == {}
+        assert same_as_the_database(world) > 0
+
+
+def test_a_transaction_that_is_given_without_one_of_its_tables_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = Gathering.taken
+
+    def some(self: Gathering) -> Any:
+        found = taken(self)
+        return {stream: chunks for stream, chunks in found.items() if stream == "orders" or len(found) == 1}
+
+    monkeypatch.setattr(Gathering, "taken", some)
+    with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
+        simulate(make_flow, seeds=range(5), faults=(), epochs=5)
