@@ -1,0 +1,454 @@
+"""A simulated server of PostgreSQL is held beside a real one: the same life of both, connection by connection.
+
+The source's own code follows both. From the same place it has to get the same transactions, with the same rows of
+each table in the same order; or it is refused with the same error.
+
+Places in the log differ, so a place is known by how many transactions were before it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import sql
+from tests.postgres import Server
+from tests.sources.postgres.shop import Shop
+from tests.waiting import eventually
+
+from tidegauge.errors.base import Transient
+from tidegauge.errors.postgressource import PastAcknowledged, SlotAdvanced, SlotLost
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.fromtime.lsn import WAL
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.postgres.source import PostgresSource
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
+from tidegauge.testing.simulation.upstream.database.server import PostgresLog
+from tidegauge.testing.simulation.upstream.database.source import SimulatedPostgres
+from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, RowChange
+from tidegauge.testing.simulation.writers.values import made
+
+TABLES: Final = {
+    "orders": "id bigint PRIMARY KEY, amount numeric(10, 2), note text, at timestamptz, raw bytea",
+    "items": "name text PRIMARY KEY, price float8, sold bool, day date, part real",
+}
+PLACE: Final = ("_sequence", "_offset", "_timestamp", "_partition")
+Group = dict[str, list[Any]]
+
+
+class Side:
+    """A database, its source, and what the source gave on the connection that is kept: transactions, and how far."""
+
+    source: Any
+    decode: Any
+
+    def __init__(self) -> None:
+        self.subscription: Any = None
+        self.identity = ""
+        self.reached: list[Frontier] = []
+        self.raised: Exception | None = None
+
+    def connect(self, start: Frontier) -> None:
+        bound = Bound(frontier=start, identity=self.identity)
+        self.subscription = self.source.connect(start, bound)
+        self.identity = self.subscription.identity
+
+    def let_go(self) -> None:
+        if self.subscription is not None:
+            self.subscription.close()
+            self.subscription = None
+
+    def take(self, count: int) -> tuple[list[Group], Frontier]:
+        """Receive until so many transactions have come. The last frontier is behind all of them."""
+        found: dict[int, Group] = {}
+        last = Frontier()
+
+        def received() -> bool:
+            nonlocal last
+            got = self.subscription.receive(1000, 0.2)
+            if got is not None:
+                last = last.join(got.frontier)
+                for stream, batch in got.batches:
+                    for row in self.decode(stream, batch, pytest.fail).to_pylist():
+                        values = {name: value for name, value in row.items() if name not in PLACE}
+                        found.setdefault(row["_offset"], {}).setdefault(stream, []).append(
+                            (int(row["_sequence"]), values)
+                        )
+            return bool(last) and len(found) >= count
+
+        eventually(received)
+        groups = [found[place] for place in sorted(found)]
+        return [{name: in_order(rows) for name, rows in sorted(group.items())} for group in groups], last
+
+
+def in_order(rows: list[tuple[int, Any]]) -> list[Any]:
+    """The rows of a transaction in their order, each with its number in it."""
+    return [(number & 0xFFFFFFFF, values) for number, values in sorted(rows, key=lambda row: row[0])]
+
+
+class RealSide(Side):
+    def __init__(self, server: Server, root: Path, whole: Sequence[str]) -> None:
+        super().__init__()
+        self.server, self.shop = server, Shop(server, root)
+        for name, columns in TABLES.items():
+            self.shop.table(name, columns, key=columns.split()[0], full=name in whole)
+        self.shop.publish()
+        self.user: PostgresSource = self.shop.source(metadata=True).placed("shop", "db")
+        self.source, self.decode = self.user, self.user.decode
+        self.open: psycopg.Connection[Any] | None = None
+
+    def write(self, changes: Sequence[RowChange]) -> None:
+        with psycopg.connect(self.shop.address) as connection:
+            self._change(connection, changes)
+
+    def roll_back(self, changes: Sequence[RowChange]) -> None:
+        with psycopg.connect(self.shop.address) as connection:
+            self._change(connection, changes)
+            connection.rollback()
+
+    def begin(self) -> None:
+        self.open = psycopg.connect(self.shop.address)
+        self.open.execute("SELECT pg_current_xact_id()")
+
+    def finish(self, changes: Sequence[RowChange]) -> None:
+        assert self.open is not None
+        self._change(self.open, changes)
+        self.open.commit()
+        self.open.close()
+        self.open = None
+
+    def _change(self, connection: psycopg.Connection[Any], changes: Sequence[RowChange]) -> None:
+        for change in changes:
+            table, key = sql.Identifier(change.stream), sql.Identifier(TABLES[change.stream].split()[0])
+            row = change.new or {}
+            columns = [sql.Identifier(name) for name in row]
+            places = sql.SQL(", ").join(sql.Placeholder() * len(row))
+            old = None if change.old is None else change.old[next(iter(change.old))]
+            if change.old is None:
+                insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})")
+                connection.execute(insert.format(table, sql.SQL(", ").join(columns), places), [*row.values()])
+            elif change.new is None:
+                connection.execute(sql.SQL("DELETE FROM {} WHERE {} = %s").format(table, key), [old])
+            else:
+                told = sql.SQL(", ").join(sql.SQL("{} = %s").format(one) for one in columns)
+                update = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(table, told, key)
+                connection.execute(update, [*row.values(), old])
+
+    def told(self, frontier: Frontier) -> None:
+        self.subscription.acknowledge(frontier)
+        slot, place = self.shop.slot, frontier[WAL]
+        heard = f"SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = '{slot}'"
+        eventually(lambda: int(self.shop.ask(heard)[0][0]) >= place)
+
+    def cut(self) -> None:
+        self.shop.ask(
+            f"SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots"
+            f" WHERE slot_name = '{self.shop.slot}' AND active"
+        )
+
+    def kill(self) -> None:
+        self.server.kill()
+        self.server.start()
+
+    def drop(self) -> None:
+        self._at_rest(f"SELECT pg_drop_replication_slot('{self.shop.slot}')")
+
+    def move_on(self) -> None:
+        self._at_rest(f"SELECT pg_replication_slot_advance('{self.shop.slot}', pg_current_wal_flush_lsn())")
+
+    def _at_rest(self, query: str) -> None:
+        active = f"SELECT FROM pg_replication_slots WHERE slot_name = '{self.shop.slot}' AND active"
+        eventually(lambda: not self.shop.ask(active))
+        self.shop.ask(query)
+
+    def rows(self, table: str) -> list[Any]:
+        return [list(row.values()) for row in self.shop.there(table)]
+
+    def end(self) -> None:
+        self.let_go()
+        if self.open is not None:
+            self.open.close()
+
+
+class SimulatedSide(Side):
+    def __init__(self, user: PostgresSource, root: Path, whole: Sequence[str], dice: random.Random) -> None:
+        super().__init__()
+        columns = {stream: drop_ours(user.streams[stream]) for stream in TABLES}
+        tables = [
+            DatabaseTable(name, ("public", name), columns[name], 16384 + number, name in whole)
+            for number, name in enumerate(TABLES)
+        ]
+        self.log = PostgresLog(tables, VirtualClock())
+        cuts = SimulatedServer(self.log, cut=lambda count: dice.randrange(count + 1))
+        self.source, self.decode = SimulatedPostgres(user, SourceFolder(str(root / "simulated")), cuts), user.decode
+        self.number = 0
+        self.slot = user.setup.slot
+
+    def write(self, changes: Sequence[RowChange]) -> None:
+        self.log.write(changes)
+
+    def roll_back(self, changes: Sequence[RowChange]) -> None:
+        self.log.finish(self.log.begin(), [])
+
+    def begin(self) -> None:
+        self.number = self.log.begin()
+
+    def finish(self, changes: Sequence[RowChange]) -> None:
+        self.log.finish(self.number, changes)
+
+    def told(self, frontier: Frontier) -> None:
+        self.subscription.acknowledge(frontier)
+
+    def cut(self) -> None:
+        self.log.cut()
+
+    def kill(self) -> None:
+        self.log.leave(killed=True)
+        self.log.come_back()
+
+    def drop(self) -> None:
+        del self.log.slots[self.slot]
+
+    def move_on(self) -> None:
+        self.log.slots[self.slot].confirmed = self.log.end
+
+    def rows(self, table: str) -> list[Any]:
+        return [[*row.values()] for row in self.log.database.rows[table].values()]
+
+
+def drop_ours(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([one for one in columns if not one.name.startswith("_")])
+
+
+class Lives:
+    """One life of both. reached: the frontiers that connections came to, by how many transactions were before."""
+
+    def __init__(self, server: Server, root: Path, seed: int) -> None:
+        self.dice = random.Random(seed)
+        whole = [name for name in TABLES if self.dice.random() < 0.5]
+        self.real = RealSide(server, root, whole)
+        self.simulated = SimulatedSide(self.real.user, root, whole, self.dice)
+        self.sides: tuple[Any, Any] = (self.real, self.simulated)
+        self.columns = {name: drop_ours(self.real.user.streams[name]) for name in TABLES}
+        self.rows: dict[str, dict[Any, Any]] = {name: {} for name in TABLES}
+        self.count = self.made = 0
+        """How many transactions changed rows, and how many rows were made."""
+        self.reached: dict[int, tuple[Frontier, Frontier]] = {}
+        self.told = 0
+        self.opened = False
+        self.given = 0
+        """How many transactions came over the connections."""
+
+    def both(self, ask: Callable[[Any], Any]) -> Any:
+        """Ask both; they answer alike, or raise errors of one class."""
+        found: list[Any] = []
+        for side in self.sides:
+            try:
+                found.append(ask(side))
+            except (Transient, SlotLost, SlotAdvanced, PastAcknowledged) as error:
+                found.append(type(error).__name__)
+        assert found[0] == found[1]
+        return found[0]
+
+    def row(self, table: str) -> Any:
+        self.made += 1
+        plain = pa.schema([one for one in self.columns[table] if one.name != "raw"])
+        row = made(plain, seed=7, shard=len(table), lower=self.made, upper=self.made + 1).to_pylist()[0]
+        if table == "orders":
+            row["raw"] = None if self.made % 3 == 0 else bytes(self.dice.randrange(256) for _ in range(5))
+            row["note"] = self.dice.choice([row["note"], "", "a,b", 'say "x"', "two\nlines", "größer ☃", r"\N"])
+        return row
+
+    def changes(self, *, fresh: bool = False) -> list[RowChange]:
+        """Some changes. fresh: of new rows alone, which touch nobody else's."""
+        found = []
+        for _ in range(self.dice.randrange(1, 5)):
+            table = self.dice.choice([*TABLES])
+            rows, new = self.rows[table], self.row(table)
+            key = next(iter(new))
+            old = self.dice.choice([*rows.values()]) if rows and not fresh and self.dice.random() < 0.6 else None
+            what = self.dice.choice(("change", "move", "go")) if old is not None else "come"
+            if old is not None and what == "change":
+                new = {**new, key: old[key]}
+            found.append(RowChange(table, old, None if what == "go" else new))
+            if old is not None and what != "change":
+                del rows[old[key]]
+            if what != "go":
+                rows[new[key]] = new
+        return found
+
+    # What happens.
+
+    def write(self) -> None:
+        changes = self.changes()
+        self.both(lambda side: side.write(changes))
+        self.count += 1
+
+    def roll_back(self) -> None:
+        before = {name: dict(rows) for name, rows in self.rows.items()}
+        changes = self.changes()
+        self.rows = before
+        self.both(lambda side: side.roll_back(changes))
+
+    def side_by_side(self) -> None:
+        """A transaction is open while another one commits."""
+        self.both(lambda side: side.begin())
+        self.write()
+        changes = self.changes(fresh=True)
+        self.both(lambda side: side.finish(changes))
+        self.count += 1
+
+    def first(self) -> None:
+        """First rows."""
+        self.both(lambda side: side.connect(Frontier()))
+        kept = [side.take(1 if any(self.rows.values()) else 0) for side in self.sides]
+        real, simulated = (by_table(groups) for groups, _ in kept)
+        assert real == simulated
+        self.reached[self.count] = kept[0][1], kept[1][1]
+
+    def follow(self) -> None:
+        """Connect at a place where an earlier connection came to, and take all."""
+        count = self.dice.choice([*self.reached])
+        starts = dict(zip(self.sides, self.reached[count], strict=True))
+
+        def taken(side: Any) -> list[Group]:
+            side.let_go()
+            side.connect(starts[side])
+            groups, frontier = side.take(self.count - count)
+            side.reached.append(frontier)
+            found: list[Group] = groups
+            return found
+
+        if isinstance(found := self.both(taken), list):
+            assert len(found) == self.count - count
+            self.given += len(found)
+            if found:
+                self.reached[self.count] = self.real.reached[-1], self.simulated.reached[-1]
+
+    def tell(self) -> None:
+        """Say that all is durable that has come, and may be nothing more comes from before it."""
+        self.follow()
+        if self.real.subscription is None or self.simulated.subscription is None:
+            return
+        count = max(self.reached)
+        places = dict(zip(self.sides, self.reached[count], strict=True))
+        self.both(lambda side: side.told(places[side]))
+        self.told = count
+
+    def cut(self) -> None:
+        """Cut the connections. Whoever goes on hears of it."""
+        self.both(lambda side: side.cut())
+
+        def goes_on(side: Any) -> None:
+            if side.subscription is not None:
+                for _ in range(3):
+                    side.subscription.receive(10, 0.2)
+
+        self.both(goes_on)
+        self.both(lambda side: side.let_go())
+
+    def kill(self) -> None:
+        self.both(lambda side: side.let_go())
+        self.both(lambda side: side.kill())
+        self.reached = {count: where for count, where in self.reached.items() if count >= self.told}
+
+    def lose(self, how: str) -> None:
+        """Take the slot away, or move it on. Nothing can be followed any more from before."""
+        self.write()
+        self.both(lambda side: side.let_go())
+        self.both(lambda side: getattr(side, how)())
+        self.follow()
+
+
+def by_table(groups: list[Group]) -> dict[str, list[Any]]:
+    """First rows are in no order."""
+    return {
+        stream: sorted((repr(values) for _, values in rows)) for group in groups for stream, rows in group.items()
+    }
+
+
+def single(rows: list[Any]) -> list[Any]:
+    """Rows by their keys, with all floats in single precision: psycopg reads such as double."""
+    by_their_keys = sorted(rows, key=lambda row: str(row[0]))
+    return [[float(np.float32(one)) if isinstance(one, float) else one for one in row] for row in by_their_keys]
+
+
+@pytest.fixture
+def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int, str], Lives]]:
+    made: list[Lives] = []
+
+    def make(seed: int, server: str = "logical") -> Lives:
+        made.append(Lives(request.getfixturevalue(server), tmp_path / str(seed), seed))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.real.end()
+        one.simulated.let_go()
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
+def test_a_simulated_server_gives_what_a_real_one_does(lives: Any, seed: int) -> None:
+    life = lives(seed)
+    for _ in range(4):
+        life.write()
+    life.first()
+    for _ in range(14):
+        life.dice.choice(
+            [life.write, life.write, life.roll_back, life.side_by_side, life.follow, life.tell, life.cut]
+        )()
+    life.write()
+    life.follow()
+    life.lose(life.dice.choice(["drop", "move_on"]))
+    assert life.given > 0
+    for table in TABLES:
+        assert single(life.real.rows(table)) == single(life.simulated.rows(table))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2))
+def test_and_after_it_was_killed(lives: Any, seed: int) -> None:
+    life = lives(seed, "own_logical")
+    life.write()
+    life.first()
+    for _ in range(3):
+        life.write()
+        life.tell()
+        life.write()
+        life.kill()
+        life.follow()
+    assert life.given > 0
+
+
+@pytest.mark.parametrize(("how", "error"), [("drop", SlotLost), ("move_on", SlotAdvanced)])
+def test_a_slot_that_is_gone_is_the_same_error(lives: Any, how: str, error: type[Exception]) -> None:
+    life = lives(3)
+    life.write()
+    life.first()
+    life.write()
+    for side in life.sides:
+        side.let_go()
+        getattr(side, how)()
+        start = life.reached[1][life.sides.index(side)]
+        with pytest.raises(error):
+            side.connect(start)
+
+
+def test_a_place_from_before_what_it_was_told_is_the_same_error(lives: Any) -> None:
+    life = lives(4)
+    life.write()
+    life.first()
+    life.write()
+    life.tell()
+    for number, side in enumerate(life.sides):
+        side.let_go()
+        with pytest.raises(PastAcknowledged):
+            side.connect(life.reached[1][number])
