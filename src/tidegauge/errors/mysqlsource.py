@@ -1,4 +1,4 @@
-"""TG-0332 to TG-0348: MariaDB and MySQL as sources: their servers, logs and tables, and what their changes say.
+"""TG-0332 to TG-0348, TG-0961: MariaDB and MySQL as sources: their servers, logs and tables, and their changes.
 
 >>> print(BinlogPurged(source="the database db", needed="3-20", found="it begins after 3-30", said="purged"))
 TG-0338: the log of the database db no longer has what the flow needs, from 3-20 on: it begins after 3-30 (purged)
@@ -17,6 +17,7 @@ __all__ = [
     "BinlogPastFirstRows",
     "BinlogPurged",
     "BinlogRightMissing",
+    "BinlogRowsUntold",
     "BinlogServerAway",
     "BinlogServerUnfit",
     "BinlogSnapshotLost",
@@ -27,6 +28,11 @@ __all__ = [
     "BinlogValueUnfit",
 ]
 
+_OVER = (
+    "the outputs of this table end here, and those of others go on. Take these outputs out of the flow and drop them "
+    "(tidegauge outputs drop FLOW OUTPUT): until then the flow needs the server's log from here on. Fill new tables "
+    "from a source of another name"
+)
 _ANEW = "fill new tables: declare the source under another name, with other outputs. Published epochs stay readable"
 
 
@@ -107,11 +113,11 @@ class BinlogBroken(Definite):
 
 
 class BinlogUnfit(Definite):
-    """A transaction that the log does not tell row by row, or not in one order."""
+    """A transaction that the log does not tell row by row, of tables that nobody knows."""
 
     code = "TG-0343"
     what = "the transaction {gtid} of {source} cannot be followed: {problem}"
-    cause = "a session with settings of its own (binlog_format, binlog_row_image, gtid_domain_id), or XA"
+    cause = "a session with settings of its own (binlog_format), or a server that writes events of another kind"
     remedy = _ANEW
 
 
@@ -119,18 +125,36 @@ class BinlogTableTruncated(Definite):
     """A table that was emptied, which no row tells of."""
 
     code = "TG-0344"
+    of_stream = True
     what = "the table {table} was emptied by {gtid}: {statement}"
     cause = "TRUNCATE removes rows without naming any"
-    remedy = _ANEW + ". In the application, delete the rows instead"
+    remedy = _OVER + ". In the application, delete the rows instead"
 
 
 class BinlogTableChanged(Definite):
     """A table that is no longer the one that was declared."""
 
     code = "TG-0345"
+    of_stream = True
     what = "the table {table} is not what it was: {detail}"
-    cause = "a change of its columns that does more than add, or the table was dropped or renamed"
-    remedy = "fill new tables, with the present columns: declare the source under another name, with other outputs"
+    cause = (
+        "a change of its columns that does more than add, a change of its rows that the log does not have (of "
+        "partitions, ALTER IGNORE), or the table was dropped, renamed or made again"
+    )
+    remedy = _OVER + ", with the present columns"
+
+
+class BinlogRowsUntold(Definite):
+    """Rows of a table that the log does not tell in whole, or not in one order."""
+
+    code = "TG-0961"
+    of_stream = True
+    what = "the transaction {gtid} changed rows of {table} in a way that cannot be followed: {problem}"
+    cause = (
+        "a session with settings of its own (binlog_row_image, gtid_domain_id), XA, or a server that had other "
+        "settings for a while"
+    )
+    remedy = _OVER
 
 
 class BinlogValueUnfit(TidegaugeError):

@@ -105,7 +105,7 @@ def purged(server: MySql) -> bool:
     [
         (["ALTER TABLE users ADD COLUMN age int FIRST"], "TG-0345", "FIRST"),
         (["ALTER TABLE users ADD COLUMN age int, ADD COLUMN born int AFTER id"], "TG-0345", "AFTER"),
-        (["ALTER TABLE users DROP COLUMN name"], "TG-0345", "no column 'name'"),
+        (["ALTER TABLE users DROP COLUMN name"], "TG-0345", "is: ALTER TABLE users DROP"),
         (["TRUNCATE users"], "TG-0344", "TRUNCATE"),
         (
             [
@@ -118,11 +118,11 @@ def purged(server: MySql) -> bool:
             "'name' is of the type 3 in the log, and was of 252",
         ),
         (["SET SESSION binlog_format = 'STATEMENT'", "UPDATE users SET name = 'x'"], "TG-0343", "without its rows"),
-        (["SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE users SET name = 'x'"], "TG-0343", "binlog_row_image"),
+        (["SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE users SET name = 'x'"], "TG-0961", "binlog_row_image"),
     ],
     ids=["first", "after", "drop", "truncate", "unseen", "statement", "minimal"],
 )
-def test_a_change_that_the_log_does_not_tell_fails_the_source(
+def test_a_change_that_the_log_does_not_tell_is_named(
     shop: Store, statements: list[str], code: str, said: str
 ) -> None:
     flow = shop.catch_up()
@@ -144,7 +144,7 @@ def test_transactions_of_another_server_pass_unless_they_change_followed_tables(
     flow = shop.catch_up()
     assert [row["id"] for row in shop.held(flow, "users")] == [1]
     shop.do(f"SET gtid_next = '{OTHER}:2'", "INSERT INTO users VALUES (2, 'bob')")
-    refused(shop, "TG-0343", f"the server {OTHER}")
+    refused(shop, "TG-0961", f"the server {OTHER}")
 
 
 def test_a_set_with_a_gap_is_refused(own_mysql: MySql, tmp_path: Path) -> None:

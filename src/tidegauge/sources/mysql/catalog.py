@@ -19,12 +19,17 @@ from tidegauge.sources.database.sequence import SEQUENCE
 from tidegauge.sources.mysql.servers import ServerKind, kind_of
 from tidegauge.sources.mysql.types import arrow_of
 
-__all__ = ["FollowedTable", "ServerLook", "check_server", "columns_of", "look"]
+__all__ = ["FollowedTable", "ServerLook", "changed", "check_server", "columns_of", "look", "quoted"]
 
 RESERVED: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp", "_epoch"})
 _OLDEST: Final = (10, 5)
 _MYSQL: Final = (5, 6)
 """The only version of MySQL that was tried."""
+_FALLS: Final = re.compile(
+    r"^\s+CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY .*\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL)\b", re.MULTILINE
+)
+DENIED: Final = frozenset({1044, 1142, 1143})
+"""The server's numbers for a right that is missing on a database, a table or a column."""
 _APPLICABLE: Final = (10, 10)
 """From here on another table has the numbers of collations."""
 _SERVER: Final = (
@@ -45,7 +50,8 @@ _SERVER: Final = (
 class FollowedTable:
     """A table. kind, engine: of the catalog, "" where there is none. columns: name, and what `arrow_of` takes.
 
-    generated: columns that have no place in the log. cascades: foreign keys that change its rows unseen."""
+    generated: columns that have no place in the log. cascades: foreign keys that change its rows unseen. hidden: the
+    user may not read it, there or not."""
 
     database: str
     name: str
@@ -55,6 +61,7 @@ class FollowedTable:
     key: Sequence[str]
     generated: Sequence[str]
     cascades: Sequence[str]
+    hidden: bool = False
 
     def __str__(self) -> str:
         return f"{self.database}.{self.name}"
@@ -129,13 +136,30 @@ def _table(cursor: Any, database: str, name: str) -> FollowedTable:
         columns.append(
             (_text(column), _text(kind), _text(shown), *numbers, None if charset is None else _text(charset))
         )
-    cursor.execute(
-        "SELECT constraint_name FROM information_schema.referential_constraints WHERE constraint_schema = %s AND "
-        "table_name = %s AND (update_rule IN ('CASCADE', 'SET NULL') OR delete_rule IN ('CASCADE', 'SET NULL'))",
-        (database, name),
-    )
-    cascades = [_text(one) for (one,) in cursor.fetchall()]
-    return FollowedTable(database, name, _text(found[0]), _text(found[1]), columns, key, generated, cascades)  # type: ignore[arg-type]
+    hidden = _hidden(cursor, database, name)
+    cascades = _cascades(cursor, database, name) if found[0] == b"BASE TABLE" and not hidden else []
+    kind, engine = _text(found[0]), _text(found[1])
+    return FollowedTable(database, name, kind, engine, columns, key, generated, cascades, hidden)  # type: ignore[arg-type]
+
+
+def _cascades(cursor: Any, database: str, name: str) -> list[str]:
+    """Return the foreign keys of a table that change its rows.
+
+    The catalog's own list of them (`referential_constraints`) is empty for a user who may only read the table.
+    """
+    cursor.execute(f"SHOW CREATE TABLE {quoted(database)}.{quoted(name)}")
+    return [found[1].replace("``", "`") for found in _FALLS.finditer(_text(cursor.fetchone()[1]))]
+
+
+def _hidden(cursor: Any, database: str, name: str) -> bool:
+    """Whether the user may not read a table, there or not. The catalog tells that of no table that is not there."""
+    from pymysql.err import MySQLError
+
+    try:
+        cursor.execute(f"SELECT 1 FROM {quoted(database)}.{quoted(name)} LIMIT 0")  # noqa: S608 - both are quoted
+    except MySQLError as error:
+        return bool(error.args) and error.args[0] in DENIED
+    return False
 
 
 def check_server(source: str, found: ServerLook) -> None:
@@ -176,12 +200,34 @@ def _version(shown: str) -> tuple[int, int]:
     return (int(numbers[1]), int(numbers[2])) if numbers is not None and "MariaDB" in shown else (0, 0)
 
 
-def columns_of(source: str, table: FollowedTable) -> pa.Schema:
-    """Return the columns of a table's rows. Raises `BinlogTableUnfit`, `BinlogKeyMissing`."""
+def changed(source: str, table: FollowedTable, declared: pa.Schema, *, begun: bool) -> str:
+    """Return why a table is not the one that was declared, "" where it is. begun: whether it was followed before.
+
+    Raises `BinlogTableUnfit` where the user may not read it; and `BinlogKeyMissing` if it was not followed before.
+    """
+    if not (table.kind or table.hidden):
+        return "it was dropped, or has another name"
+    there = {name for name, *_ in table.columns}
+    if not table.hidden and (gone := [name for name in declared.names if name not in there]):
+        return f"it has no column {gone[0]!r}"
+    try:
+        columns_of(source, table, declared.names)
+    except (BinlogTableUnfit, BinlogKeyMissing) as error:
+        if not begun or table.hidden:
+            raise
+        return str(error.evidence.get("detail", "it has no primary key"))
+    return ""
+
+
+def columns_of(source: str, table: FollowedTable, only: Sequence[str] | None = None) -> pa.Schema:
+    """Return the columns of a table's rows: these only, if any are given. Raises `BinlogTableUnfit`,
+    `BinlogKeyMissing`."""
 
     def unfit(detail: str, remedy: str) -> BinlogTableUnfit:
         return BinlogTableUnfit(table=str(table), source=source, detail=detail, remedy=remedy)
 
+    if table.hidden:
+        raise unfit("the user may not read it", f"GRANT SELECT ON {table} TO ... The flow tries again by itself")
     if not table.kind:
         remedy = f"write its name as it is in the catalog, or: GRANT SELECT ON {table} TO ..."
         raise unfit("there is no such table, or the user may not read it", remedy)
@@ -200,6 +246,8 @@ def columns_of(source: str, table: FollowedTable) -> pa.Schema:
         raise BinlogKeyMissing(table=str(table), source=source)
     found = []
     for name, kind, shown, precision, scale, charset in table.columns:
+        if only is not None and name not in only:
+            continue
         type_ = arrow_of(kind, shown, precision, scale, charset)
         if type_ is None:
             said = f"{shown} in {charset}" if charset else shown
@@ -208,6 +256,11 @@ def columns_of(source: str, table: FollowedTable) -> pa.Schema:
             raise unfit(f"its column {name!r} is called like one that is added to rows", "rename it")
         found.append((name, type_))
     return pa.schema(found)
+
+
+def quoted(name: str) -> str:
+    """Return a name in the quotes of a statement."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _text(value: Any) -> str:

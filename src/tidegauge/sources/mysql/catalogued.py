@@ -50,6 +50,8 @@ _NUMBERS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), 252),
 }
 """The numbers that the log has for types."""
+_SHAPE: Final = 255
+"""Points and other shapes: MySQL 5.6 has no other types."""
 _TEXTUAL: Final = frozenset({15, 252, 254})
 _WORD: Final = re.compile(r"'((?:[^']|'')*)'")
 
@@ -58,7 +60,7 @@ def known_table(table: FollowedTable) -> LoggedTable:
     """Return the columns of a table that can be followed, by their places."""
     columns = []
     for name, kind, shown, _, _, charset in table.columns:
-        number = _NUMBERS[kind]
+        number = _NUMBERS.get(kind, _SHAPE)
         words: tuple[str, ...] = ()
         if kind in ("enum", "set"):
             codec = CODECS.get(charset or "", "utf-8")

@@ -6,6 +6,11 @@ A chunk holds the images of rows as they came, or says where in a file they are;
                the transaction
     FILED      the index and the images, in a file
     SNAPSHOT   texts of rows as they were at the beginning, in a file
+    EMPTIED    the table was emptied
+    ENDED      why the table is no longer the one that was declared
+    UNTOLD     why its rows cannot be followed
+
+What the last three say is JSON: the evidence of an error, which ends the outputs of this table alone.
 
 `_sequence` tells the order: the number of the transaction, and how many bytes of changes came before within it.
 
@@ -18,6 +23,7 @@ Invariant: the rows of chunks depend on the log alone, not on how it was cut int
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,7 +31,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegauge.errors.mysqlsource import BinlogTableChanged, BinlogValueUnfit
+from tidegauge.errors.mysqlsource import (
+    BinlogBroken,
+    BinlogRowsUntold,
+    BinlogTableChanged,
+    BinlogTableTruncated,
+    BinlogValueUnfit,
+)
 from tidegauge.operations import DELETE, INSERT, OP, UPDATE
 from tidegauge.sources.database.records import INLINE, OURS, filed, joined, runs
 from tidegauge.sources.database.sequence import SEQUENCE, sequence
@@ -38,9 +50,10 @@ from tidegauge.sources.mysql.shapes import LoggedTable, ShapeColumn
 from tidegauge.sources.mysql.snapshot import rows_of
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["FILED", "INDEX", "SNAPSHOT", "RowsChunk", "batch_of", "decoded"]
+__all__ = ["EMPTIED", "ENDED", "FILED", "INDEX", "SNAPSHOT", "UNTOLD", "RowsChunk", "batch_of", "decoded", "ending"]
 
-FILED, SNAPSHOT = range(1, 3)
+FILED, SNAPSHOT, EMPTIED, ENDED, UNTOLD = range(1, 6)
+_ENDS: Final = {EMPTIED: BinlogTableTruncated, ENDED: BinlogTableChanged, UNTOLD: BinlogRowsUntold}
 INDEX: Final = np.dtype([("before", "<u8"), ("size", "<u4"), ("done", "u1")])
 """Of each event of a chunk: bytes of changes before it, its bytes, and the operation."""
 _SCHEMA: Final = pa.schema(
@@ -81,6 +94,15 @@ class RowsChunk:
     size: int = 0
 
 
+def ending(place: tuple[str, int, int], kind: int, **said: str) -> RowsChunk:
+    """Return the chunk that ends a table. place: the domain, the number and the time of the transaction.
+
+    >>> ending(("3", 7, 0), ENDED, detail="it is gone").data
+    b'{"detail": "it is gone"}'
+    """
+    return RowsChunk(*place, kind, "", 0, data=json.dumps(said).encode())
+
+
 def batch_of(chunks: Sequence[RowsChunk]) -> pa.RecordBatch:
     """Return chunks of one stream as a batch of records with their places."""
     names = ("domain", "sequence", "at", "kind", "shape", "count", "index", "data", "file", "start", "size")
@@ -95,15 +117,23 @@ def batch_of(chunks: Sequence[RowsChunk]) -> pa.RecordBatch:
 def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_record: OnBadRecord) -> pa.RecordBatch:
     """Return the rows of records of one stream, in these columns, in the order of the records.
 
-    Raises `BinlogTableChanged`, `BinlogBroken`, `PieceUnreadable`.
+    Raises `BinlogTableChanged`, `BinlogTableTruncated` and `BinlogRowsUntold`, once all bad records are told;
+    `PieceUnreadable`.
     """
     wanted = {field.name: field.type for field in columns if field.name not in OURS}
     parts = []
+    over: BinlogTableChanged | BinlogTableTruncated | BinlogRowsUntold | None = None
     for kind, shape, run in runs(records):
-        if kind == SNAPSHOT:
-            made, bad, of = _first_rows(run, wanted, table)
-        else:
-            made, bad, of = _changes(run, kind, LoggedTable.decoded(shape), wanted, table)
+        try:
+            if kind in _ENDS:
+                raise _ENDS[kind](table=table, **json.loads(run["_data"][0].as_py()))
+            if kind == SNAPSHOT:
+                made, bad, of = _first_rows(run, wanted, table)
+            else:
+                made, bad, of = _changes(run, kind, LoggedTable.decoded(shape), wanted, table)
+        except (BinlogTableChanged, BinlogTableTruncated, BinlogRowsUntold) as ended:
+            over = over or ended
+            continue
         for record, raw, error in bad:
             place = run["_partition"][record].as_py(), run["_offset"][record].as_py()
             on_bad_record(BadRecord(*place, raw, error.code, error.summary))
@@ -112,6 +142,8 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
         made["_offset"] = run["_offset"].take(taken)
         made["_timestamp"] = run["_at"].take(taken).cast(TIMESTAMP)
         parts.append(pa.RecordBatch.from_arrays([made[name] for name in columns.names], schema=columns))
+    if over is not None:
+        raise over
     return joined(parts, columns)
 
 
@@ -130,7 +162,13 @@ def _changes(
     layouts = [_layout(column, table) for column in shape.columns]
     ends = np.cumsum(index["size"].astype(np.int64))
     starts = ends - index["size"]
-    found = read(data, starts, ends, layouts)
+    try:
+        found = read(data, starts, ends, layouts)
+    except BinlogBroken as broken:
+        gtid = f"{records['_partition'][0].as_py()}:{records['_offset'][0].as_py()}"
+        if len(counts) > 1:
+            gtid += f" or one after it, up to {records['_offset'][-1].as_py()},"
+        raise BinlogRowsUntold(table=table, gtid=gtid, problem=broken.evidence["problem"]) from None
     done = index["done"][found.message]
     after = np.flatnonzero((done == UPDATED) & (found.number % 2 == 1))
     if ((done == UPDATED) & (found.number % 2 == 0)).sum() != len(after):

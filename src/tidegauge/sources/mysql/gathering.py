@@ -6,12 +6,17 @@
 
 A transaction that grows beyond `FILED_FROM` bytes in a table is written to files as it comes.
 
-Invariants. Only an end that commits gives chunks, all of them together. `reached` is the next transaction of each
-domain. What the log does not tell row by row, or not in one order, raises `BinlogUnfit`; nothing is skipped.
+Where one table can no longer be followed, a chunk of its stream says so, in the place of the transaction, and the
+others go on. Rows that name their columns go on after it.
+
+Invariants. Only an end that commits gives chunks, all of them together, and `end` for tables that the log does not
+tell of. `reached` is the next transaction of each domain. What the log does not tell row by row, of tables that
+nobody knows, raises `BinlogUnfit`; nothing is skipped.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,11 +24,11 @@ from typing import Final
 
 import numpy as np
 
-from tidegauge.errors.mysqlsource import BinlogBroken, BinlogTableChanged, BinlogTableTruncated, BinlogUnfit
+from tidegauge.errors.mysqlsource import BinlogBroken, BinlogTableChanged, BinlogUnfit
 from tidegauge.sources.database.records import INLINE
 from tidegauge.sources.mysql import events
 from tidegauge.sources.mysql.catalogued import named
-from tidegauge.sources.mysql.chunks import FILED, INDEX, RowsChunk
+from tidegauge.sources.mysql.chunks import EMPTIED, ENDED, FILED, INDEX, UNTOLD, RowsChunk, ending
 from tidegauge.sources.mysql.events import HEADER, Gtid
 from tidegauge.sources.mysql.marks import ENOUGH, ReadTransaction
 from tidegauge.sources.mysql.shapes import LoggedTable, shape_of
@@ -33,6 +38,7 @@ __all__ = ["FILED_FROM", "EventGathering"]
 
 FILED_FROM: Final = 4 << 20
 """Bytes of a table's changes in one transaction from which on they are written to files."""
+_PARTIAL: Final = "its rows have not all columns: binlog_row_image was not FULL"
 _MOST: Final = 1 << 40
 """Bytes of changes of a transaction: `_sequence` counts no further."""
 
@@ -49,12 +55,16 @@ class _OpenImages:
 
 @dataclass(frozen=True, slots=True)
 class _KnownTable:
-    """A table of the log: its stream, "" for none. present: the bitmap that says that a row has all columns."""
+    """A table of the log: its stream, "" for none. present: the bitmap that says that a row has all columns.
+
+    changed, untold: why its rows cannot be followed, if they cannot be."""
 
     stream: str
-    shape: str
-    columns: int
-    present: bytes
+    shape: str = ""
+    columns: int = 0
+    present: bytes = b""
+    changed: str = ""
+    untold: str = ""
 
 
 class EventGathering:
@@ -63,7 +73,8 @@ class EventGathering:
     source: for people. streams: the names of streams by database and table. domain: the only one whose transactions
     change the followed tables. charsets: names by the numbers of collations. write: writes the bytes of a transaction
     to a file, and returns its path and where they begin there. tables: of each stream its columns by their places,
-    where the log names none; its numbers have no gaps then.
+    where the log names none; its numbers have no gaps then. over: the streams whose columns are not known any more,
+    with why.
     """
 
     def __init__(
@@ -75,6 +86,7 @@ class EventGathering:
         charsets: Mapping[int, str],
         write: Callable[[int, bytes], tuple[str, int]],
         tables: Mapping[str, LoggedTable] | None = None,
+        over: Mapping[str, str] | None = None,
     ) -> None:
         self.reached: Final = dict(reached)
         self.size = 0
@@ -89,6 +101,10 @@ class EventGathering:
         self._charsets: Final = charsets
         self._write: Final = write
         self._known: Final = tables
+        self.over: Final = dict(over or {})
+        """The streams whose columns are not known any more, with why."""
+        self.ended: Final[dict[str, RowsChunk]] = {}
+        """The streams whose tables became others since, each with the last record that says so."""
         self._gtid: Gtid | None = None
         self._bytes = 0
         self._shapes: Final[dict[bytes, _KnownTable]] = {}
@@ -108,8 +124,15 @@ class EventGathering:
         self.size = 0
         return found
 
+    def end(self, stream: str, detail: str) -> None:
+        """End a stream after the last transaction of the domain: its table is gone, or another one, by now."""
+        if stream not in self.ended:
+            chunk = ending((self._domain, self.reached[self._domain] - 1, 0), ENDED, detail=detail)
+            self._whole.setdefault(stream, []).append(chunk)
+            self._over_from(stream, chunk)
+
     def take(self, event: bytes) -> None:
-        """Take in an event without its checksum. Raises `BinlogBroken`, `BinlogUnfit`, and what a table became."""
+        """Take in an event without its checksum. Raises `BinlogBroken`, `BinlogUnfit`."""
         kind = event[4]
         read = self.open
         if read is not None and read.size < ENOUGH and kind not in events.CONSEQUENT:
@@ -152,18 +175,26 @@ class EventGathering:
             database, at = body[at + 1 : at + 1 + size].decode(), at + size + 2
             name = body[at + 1 : at + 1 + body[at]].decode()
             stream = self._streams.get((database, name), "")
-            if not stream:
-                known = _KnownTable("", "", 0, b"")
-            else:
-                names = None if self._known is None else partial(named, self._known[stream])
-                shape = shape_of(event, self._charsets, names)
-                count = len(shape.columns)
-                present = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
-                known = _KnownTable(stream, shape.encoded(), count, present)
+            known = self._described(event, stream) if stream else _KnownTable("")
             if len(self._shapes) > 4096:  # numbers of tables change with each ALTER
                 self._shapes.clear()
             self._shapes[body] = known
         return known
+
+    def _described(self, event: bytes, stream: str) -> _KnownTable:
+        """Return a followed table."""
+        if stream in self.over:
+            return _KnownTable(stream, changed=self.over[stream])
+        try:
+            names = None if self._known is None else partial(named, self._known[stream])
+            shape = shape_of(event, self._charsets, names)
+        except BinlogTableChanged as error:
+            return _KnownTable(stream, changed=error.evidence["detail"])
+        except BinlogBroken as error:
+            return _KnownTable(stream, untold=error.evidence["problem"])
+        count = len(shape.columns)
+        present = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
+        return _KnownTable(stream, shape.encoded(), count, present)
 
     def _rows(self, event: bytes, done: int, version: int) -> None:
         gtid = self._gtid
@@ -174,19 +205,24 @@ class EventGathering:
         self._bytes += len(event)
         if not table.stream:
             return
-        self._check(gtid)
+        if self._bytes > _MOST:
+            raise self._unfit(f"it has more than {_MOST} bytes of changes")
+        if table.changed:
+            self._stop(table.stream, ENDED, detail=table.changed)
+            return
         at = HEADER.size + 8
         if version == 2:
             at += int.from_bytes(event[at : at + 2], "little")
         count, at = events.packed(event, at)
-        bitmaps = 2 if done == events.UPDATED else 1
-        if count != table.columns or not _full(event[at : at + bitmaps * len(table.present)], table.present):
-            raise self._unfit("its rows have not all columns: binlog_row_image was not FULL")
-        images = event[at + bitmaps * len(table.present) :]
+        bitmaps = (2 if done == events.UPDATED else 1) * len(table.present)
+        partial_ = count != table.columns or not _full(event[at : at + bitmaps], table.present)
+        if problem := table.untold or self._unordered(gtid) or (_PARTIAL if partial_ else ""):
+            self._stop(table.stream, UNTOLD, gtid=str(gtid), problem=problem)
+            return
+        images = event[at + bitmaps :]
         pending = self._pending.get(table.stream)
         if pending is None or pending.shape != table.shape:
-            if pending is not None:
-                self._cut(table.stream)
+            self._cut(table.stream)
             pending = self._pending[table.stream] = _OpenImages(table.shape)
         pending.index.append((before, len(images), done))
         pending.images.append(images)
@@ -194,14 +230,21 @@ class EventGathering:
         if pending.size > FILED_FROM:
             self._cut(table.stream)
 
-    def _check(self, gtid: Gtid) -> None:
+    def _unordered(self, gtid: Gtid) -> str:
+        """Return why the place of a transaction among the others is not known, "" where it is."""
         if gtid.domain != self._domain:
             of = "server" if "-" in gtid.domain else "domain"
-            raise self._unfit(f"it is of the {of} {gtid.domain}, and the order of two {of}s is not defined")
-        if gtid.prepared:
-            raise self._unfit("it was prepared by XA, and is in the log before it is committed")
-        if self._bytes > _MOST:
-            raise self._unfit(f"it has more than {_MOST} bytes of changes")
+            return f"it is of the {of} {gtid.domain}, and the order of two {of}s is not defined"
+        return "it was prepared by XA, and is in the log before it is committed" if gtid.prepared else ""
+
+    def _stop(self, stream: str, kind: int, **said: str) -> None:
+        """End a stream in the transaction that is under way, once."""
+        gtid = self._gtid
+        assert gtid is not None  # noqa: S101 - it is under way
+        self._cut(stream)
+        chunks = self._open.setdefault(stream, [])
+        if not chunks or chunks[-1].kind != kind:
+            chunks.append(ending((gtid.domain, gtid.sequence, gtid.at), kind, **said))
 
     def _query(self, database: str, statement: str) -> None:
         gtid = self._gtid
@@ -210,7 +253,7 @@ class EventGathering:
             raise BinlogBroken(event=f"the statement {statement[:60]!r}", problem="it stands in no transaction")
         if word == "BEGIN" and gtid.standalone:
             self._gtid = replace(gtid, standalone=False)
-        if word == "BEGIN" or word.startswith(("SAVEPOINT", "XA START")):
+        if word == "BEGIN" or word.startswith(("SAVEPOINT", "XA START", "XA END")):
             return
         if word == "COMMIT":
             self._end()
@@ -231,15 +274,19 @@ class EventGathering:
         shown = " ".join(statement.split())[:200]
         if found is None:
             return
-        if found.kind == "emptied":
-            raise BinlogTableTruncated(table=found.table, gtid=str(gtid), statement=shown)
-        if found.kind == "changed":
-            raise BinlogTableChanged(table=found.table, detail=f"{gtid} is: {shown}")
-        raise self._unfit(f"it is in the log as a statement, without its rows: {shown}")
+        if found.kind == "unseen":
+            raise self._unfit(f"it is in the log as a statement, without its rows: {shown}")
+        for stream in (self._streams[one] for one in found.tables):
+            if found.kind == "emptied":
+                self._stop(stream, EMPTIED, gtid=str(gtid), statement=shown)
+            else:
+                self._stop(stream, ENDED, detail=f"{gtid} is: {shown}")
 
     def _cut(self, stream: str) -> None:
         """Make a chunk of the pending changes of a stream, in a file if it is large."""
-        gtid, pending = self._gtid, self._pending.pop(stream)
+        gtid, pending = self._gtid, self._pending.pop(stream, None)
+        if pending is None:
+            return
         assert gtid is not None  # noqa: S101 - rows stand in a transaction
         index, images = np.array(pending.index, INDEX).tobytes(), b"".join(pending.images)
         place, count = (gtid.domain, gtid.sequence, gtid.at), len(pending.index)
@@ -260,10 +307,19 @@ class EventGathering:
         for stream, chunks in self._open.items():
             self._whole.setdefault(stream, []).extend(chunks)
             self.size += sum(len(one.data) for one in chunks)
+            for chunk in (one for one in chunks if one.kind == ENDED):
+                self._over_from(stream, chunk)
         self.reached[gtid.domain] = max(self.reached.get(gtid.domain, 0), gtid.sequence + 1)
         self._gtid, self._open = None, {}
         if self.open is not None:
             self.last, self.open = self.open, None
+
+    def _over_from(self, stream: str, chunk: RowsChunk) -> None:
+        """Take in that a table is another one from here on: without names in the log its columns are not known."""
+        self.ended[stream] = chunk
+        if self._known is not None and stream not in self.over:
+            self.over[stream] = json.loads(chunk.data)["detail"]
+            self._shapes.clear()
 
     def _unfit(self, problem: str) -> BinlogUnfit:
         return BinlogUnfit(gtid=str(self._gtid), source=self._source, problem=problem)

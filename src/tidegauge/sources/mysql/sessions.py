@@ -31,7 +31,7 @@ pymysql: Final = library("pymysql")
 
 _SETTINGS: Final = (
     "SET time_zone = '+00:00', sql_mode = 'NO_ENGINE_SUBSTITUTION', character_set_results = 'utf8mb4', "
-    "net_write_timeout = 600"
+    "net_write_timeout = 600, sql_quote_show_create = 1"
 )
 _OF_MARIADB: Final = "SET max_statement_time = 0"
 PATIENCE: Final = 30

@@ -21,7 +21,7 @@ from tidegauge.disk import make_folder, synchronise
 from tidegauge.errors.mysqlsource import BinlogServerUnfit
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.database.steps import Steps
-from tidegauge.sources.mysql.catalog import FollowedTable, look
+from tidegauge.sources.mysql.catalog import FollowedTable, look, quoted
 from tidegauge.sources.mysql.servers import ServerKind
 from tidegauge.sources.mysql.sessions import ServerPlace, explained, session
 
@@ -148,11 +148,7 @@ def _query(database: str, table: str, columns: pa.Schema, kind: str) -> str:
     double = "CAST({} AS DOUBLE)" if kind == "MariaDB" else "{} + 0e0"
     listed = []
     for field in columns:
-        name = _quoted(field.name)
+        name = quoted(field.name)
         signed = "CAST({} AS SIGNED)" if pa.types.is_int64(field.type) else "{}"
         listed.append((double if pa.types.is_float32(field.type) else signed).format(name))
-    return f"SELECT {', '.join(listed)} FROM {_quoted(database)}.{_quoted(table)}"  # noqa: S608 - all are quoted
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return f"SELECT {', '.join(listed)} FROM {quoted(database)}.{quoted(table)}"  # noqa: S608 - all are quoted

@@ -10,21 +10,23 @@ one that mentions a table may be refused though it would do no harm.
 >>> meaning("shop", "ALTER TABLE orders ADD COLUMN note text, ADD INDEX (note)", followed)
 >>> meaning("other", "DROP TABLE orders", followed)
 >>> meaning("shop", "TRUNCATE `orders`", followed)
-Meaning(kind='emptied', table='shop.orders')
->>> meaning("shop", "ALTER TABLE shop.orders DROP COLUMN note", followed)
-Meaning(kind='changed', table='shop.orders')
->>> meaning("shop", "SET STATEMENT lock_wait_timeout = 5 FOR TRUNCATE orders", followed)
-Meaning(kind='emptied', table='shop.orders')
->>> meaning("shop", "ALTER TABLE orders COMMENT = 'it\\\\'s # one', DROP note", followed)
-Meaning(kind='changed', table='shop.orders')
->>> meaning("shop", "UPDATE orders SET n = 1", followed)
-Meaning(kind='unseen', table='shop.orders')
+Meaning(kind='emptied', tables=(('shop', 'orders'),))
+>>> meaning("shop", "ALTER TABLE shop.orders DROP COLUMN note", followed).kind
+'changed'
+>>> meaning("shop", "SET STATEMENT lock_wait_timeout = 5 FOR TRUNCATE orders", followed).kind
+'emptied'
+>>> meaning("shop", "ALTER TABLE orders COMMENT = 'it\\\\'s # one', DROP note", followed).kind
+'changed'
+>>> meaning("shop", "UPDATE orders SET n = 1", followed).kind
+'unseen'
+>>> meaning("shop", "RENAME TABLE orders TO _orders_old, _orders_new TO orders", followed | {("shop", "users")})
+Meaning(kind='changed', tables=(('shop', 'orders'),))
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,10 +41,19 @@ _NOISE: Final = re.compile(
 _FIRST: Final = re.compile(r"[A-Za-z]+")
 _HARMLESS: Final = re.compile(
     r"ADD\b(?!\s+(SYSTEM|PERIOD)\b)|(DROP|RENAME)\s+(INDEX|KEY|FOREIGN\s+KEY|CONSTRAINT|CHECK)\b|COMMENT\b|AUTO_INCREMENT\b|FORCE\b"
-    r"|ENGINE\s*=?\s*InnoDB\b|ROW_FORMAT\b|ALGORITHM\b|LOCK\b|ALTER\s+(COLUMN\s+)?\S+\s+(SET|DROP)\s+DEFAULT\b"
-    r"|(ENABLE|DISABLE)\s+KEYS\b|ALTER\s+INDEX\b|NOWAIT\b|WAIT\b|STATS_\w+\b",
+    r"|ENGINE\b|ROW_FORMAT\b|ALGORITHM\b|LOCK\b|ALTER\s+(COLUMN\s+)?\S+\s+(SET|DROP)\s+DEFAULT\b"
+    r"|(ENABLE|DISABLE)\s+KEYS\b|ALTER\s+INDEX\b|STATS_\w+\b",
     re.IGNORECASE,
 )
+_KEEPS: Final = re.compile(r"\s*(REORGANIZE|REBUILD|OPTIMIZE|ANALYZE|CHECK|COALESCE)\s+PARTITION\b", re.IGNORECASE)
+"""Works on partitions, and leaves all rows in the table. It stands for itself."""
+_ENGINE: Final = re.compile(r"(?<![`.(])(?<!ADD )(?<!COLUMN )\bENGINE\b(?!`|\s*=?\s*`?InnoDB\b)", re.IGNORECASE)
+"""Options stand beside each other without commas."""
+_ALTER: Final = r"ALTER\s+(?:ONLINE\s+)?(?P<ignoring>IGNORE\s+)?TABLE\s+(?:IF\s+EXISTS\s+)?"
+_REPLACE: Final = r"CREATE\s+OR\s+REPLACE\s+TABLE\s+"
+_SWAPS: Final = re.compile(r"\b(EXCHANGE\s+PARTITION|CONVERT\s+(PARTITION|TABLE))\b", re.IGNORECASE)
+"""Rows go from one table to another."""
+_RENAMED: Final = re.compile(r"\s*RENAME\s+(?!(COLUMN|INDEX|KEY)\b)", re.IGNORECASE)
 _PLACED: Final = re.compile(r"\b(FIRST|AFTER)\b", re.IGNORECASE)
 _CASCADES: Final = re.compile(r"\bON\s+(DELETE|UPDATE)\s+(CASCADE|SET\s+NULL)\b", re.IGNORECASE)
 """Rows that a foreign key changes are not in the log."""
@@ -52,10 +63,12 @@ _TABLES: Final = frozenset({"ALTER", "DROP", "RENAME", "CREATE", "TRUNCATE", "FL
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a statement does to a table. kind: `emptied`, `changed`, or `unseen` for rows that no event tells."""
+    """What a statement does to tables, each a database and a name.
+
+    kind: `emptied`, `changed`, or `unseen` for rows that no event tells: those of any table, where none is named."""
 
     kind: str
-    table: str
+    tables: tuple[tuple[str, str], ...]
 
 
 def meaning(
@@ -66,7 +79,7 @@ def meaning(
     named: whether rows name their columns. Without names a column may come behind the others only.
 
     >>> meaning("shop", "ALTER TABLE orders ADD note text AFTER id", {("shop", "orders")}, named=False)
-    Meaning(kind='changed', table='shop.orders')
+    Meaning(kind='changed', tables=(('shop', 'orders'),))
     """
     text = _NOISE.sub(_bare, statement).strip(" \t\r\n(")
     if re.match(r"SET\s+STATEMENT\b", text, re.IGNORECASE):  # with settings of its own before it
@@ -74,43 +87,51 @@ def meaning(
         return next(filter(None, (meaning(database, one, followed, named=named) for one in after)), None)
     first = _FIRST.match(text)
     word = first[0].upper() if first else ""
-    touched = [f"{home}.{name}" for home, name in sorted(followed) if _mentions(text, database, home, name)]
+    touched = tuple(one for one in sorted(followed) if _mentions(text, database, *one))
     if word in _UNSEEN:
-        if touched:
-            return Meaning("unseen", touched[0])
-        if word == "DELETE":  # so the server says that a table in memory is empty after a restart
+        if not touched and word == "DELETE":  # so the server says that a table in memory is empty after a restart
             return None
-        return Meaning("unseen", "of this statement")
+        return Meaning("unseen", touched)
     if word not in _TABLES:
         return None
     if re.match(r"(DROP|ALTER)\s+(DATABASE|SCHEMA)\b", text, re.IGNORECASE):
-        return _of_database(text, followed)
-    if re.match(
+        return _changed(_of_database(text, followed) if word == "DROP" else ())
+    if not touched or re.match(
         r"(CREATE|DROP)\s+(OR\s+REPLACE\s+)?(DEFINER\S*\s+)?(TEMPORARY|INDEX|UNIQUE|TRIGGER|VIEW|USER|ROLE|EVENT|"
         r"PROCEDURE|FUNCTION|SEQUENCE|FULLTEXT|SPATIAL|DATABASE|SCHEMA|SERVER)\b",
         text,
         re.IGNORECASE,
     ):
         return None
-    if not touched:
-        return None
-    if re.search(r"\bEXCHANGE\s+PARTITION\b", text, re.IGNORECASE):
-        return Meaning("changed", touched[0])
     if word == "TRUNCATE":
-        return Meaning("emptied", touched[0])
+        return Meaning("emptied", touched)
     if word == "CREATE":
-        target = _target(text, r"CREATE\s+OR\s+REPLACE\s+TABLE\s+", database)
-        return Meaning("changed", f"{target[0]}.{target[1]}") if target is not None and target in followed else None
+        return _changed(_named(text, _REPLACE, database, followed))
     if word == "ALTER":
-        target = _target(text, r"ALTER\s+(ONLINE\s+)?(IGNORE\s+)?TABLE\s+(IF\s+EXISTS\s+)?", database)
-        if target is None or target not in followed:
-            return None
-        rest = text[_end(text, r"ALTER\s+(ONLINE\s+)?(IGNORE\s+)?TABLE\s+(IF\s+EXISTS\s+)?") :]
-        if not named and _PLACED.search(rest):
-            return Meaning("changed", f"{target[0]}.{target[1]}")
-        harmless = all(_HARMLESS.match(part.strip()) for part in _parts(rest)) and not _CASCADES.search(rest)
-        return None if harmless else Meaning("changed", f"{target[0]}.{target[1]}")
-    return Meaning("changed", touched[0])
+        return _changed(touched if _SWAPS.search(text) else tuple(_altered(text, database, followed, named=named)))
+    return _changed(touched)
+
+
+def _changed(tables: tuple[tuple[str, str], ...]) -> Meaning | None:
+    return Meaning("changed", tables) if tables else None
+
+
+def _altered(
+    text: str, database: str, followed: Collection[tuple[str, str]], *, named: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield the tables that an ALTER TABLE changes."""
+    found = re.match(rf"{_ALTER}{_TARGET}(?:\s+(?:NOWAIT\b|WAIT\s+\d+))?", text, re.IGNORECASE)
+    if found is None:
+        return
+    rest = text[found.end() :]
+    parts = [rest] if _KEEPS.match(rest) else _parts(rest)
+    harmless = not _CASCADES.search(rest) and not _ENGINE.search(rest) and not found["ignoring"]
+    harmless = harmless and (named or not _PLACED.search(rest))
+    if not harmless or not all(_KEEPS.match(part) or _HARMLESS.match(part.strip()) for part in parts):
+        yield from _named(text, _ALTER, database, followed)
+    for part in parts:  # another table takes this name
+        if _RENAMED.match(part):
+            yield from _named(part, r"\s*RENAME\s+(?:(?:TO|AS)\s+|=\s*)?", database, followed)
 
 
 def _bare(found: re.Match[str]) -> str:
@@ -121,20 +142,20 @@ def _bare(found: re.Match[str]) -> str:
 
 
 _NAME: Final = r"(?:`(?:[^`]|``)+`|[^\s`.,();]+)"
-_TARGET: Final = rf"({_NAME})(?:\s*\.\s*({_NAME}))?"
+_TARGET: Final = rf"(?P<first>{_NAME})(?:\s*\.\s*(?P<second>{_NAME}))?"
 
 
-def _target(text: str, before: str, database: str) -> tuple[str, str] | None:
+def _named(
+    text: str, before: str, database: str, followed: Collection[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """Return the followed table that a text names, behind these words. Letters of both cases count as one: servers
+    take them so, or not."""
     found = re.match(rf"{before}{_TARGET}", text, re.IGNORECASE)
     if found is None:
-        return None
-    first, second = found[len(found.groups()) - 1], found[len(found.groups())]
-    return (database, _plain(first)) if second is None else (_plain(first), _plain(second))
-
-
-def _end(text: str, before: str) -> int:
-    found = re.match(rf"{before}{_TARGET}", text, re.IGNORECASE)
-    return 0 if found is None else found.end()
+        return ()
+    first, second = _plain(found["first"]), found["second"]
+    target = (database, first) if second is None else (first, _plain(second))
+    return tuple(one for one in sorted(followed) if [*map(str.casefold, one)] == [*map(str.casefold, target)])
 
 
 def _plain(name: str) -> str:
@@ -143,17 +164,24 @@ def _plain(name: str) -> str:
 
 def _mentions(text: str, database: str, home: str, name: str) -> bool:
     """Whether a statement has the name of a table, as a word, where it would be that of the database."""
-    word = rf"(?:`{re.escape(name.replace('`', '``'))}`|(?<![\w`$]){re.escape(name)}(?![\w`$]))"
-    if database == home:
-        return re.search(word, text, re.IGNORECASE) is not None
-    return re.search(rf"`?{re.escape(home)}`?\s*\.\s*{word}", text, re.IGNORECASE) is not None
+    if database.casefold() == home.casefold():
+        return re.search(_word(name), text, re.IGNORECASE) is not None
+    return re.search(rf"{_word(home)}\s*\.\s*{_word(name)}", text, re.IGNORECASE) is not None
 
 
-def _of_database(text: str, followed: Collection[tuple[str, str]]) -> Meaning | None:
-    if not text.upper().startswith("DROP"):
-        return None
-    gone = [one for one in sorted(followed) if re.search(rf"\b{re.escape(one[0])}\b", text)]
-    return Meaning("changed", ".".join(gone[0])) if gone else None
+def _word(name: str) -> str:
+    return rf"(?:`{re.escape(name.replace('`', '``'))}`|(?<![\w`$]){re.escape(name)}(?![\w`$]))"
+
+
+def _of_database(text: str, followed: Collection[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the tables of the database that is dropped.
+
+    >>> _of_database("DROP DATABASE `the-shop-`", {("the-shop-", "orders"), ("shop", "users")})
+    (('the-shop-', 'orders'),)
+    """
+    found = re.match(rf"DROP\s+\w+\s+(?:IF\s+EXISTS\s+)?(?P<name>{_NAME})", text, re.IGNORECASE)
+    name = "" if found is None else _plain(found["name"]).casefold()
+    return tuple(one for one in sorted(followed) if one[0].casefold() == name)
 
 
 def _parts(text: str) -> list[str]:

@@ -4,7 +4,9 @@
     the rows are whole     give them, at the last transaction that they have; they are those files from now on
     bound                  begin after the frontier's transactions: what committed later comes again, in its order
 
-A transaction is given whole, with all its tables, so an epoch has all of it or nothing.
+A transaction is given whole, with all its tables, so an epoch has all of it or nothing. A table that is another one
+than was declared ends its own stream: where the log tells it, else once the log has come to where the server was
+looked at.
 
 Invariant: the stream begins after the transactions that the frontier says, named as the server names them. So a
 server that no longer has the next ones says so; and one that has others in their places is seen by the last one that
@@ -28,23 +30,22 @@ from tidegauge.errors.mysqlsource import (
     BinlogServerAway,
     BinlogServerUnfit,
     BinlogSnapshotLost,
-    BinlogTableChanged,
 )
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import LogBeginning, SourceFolder
 from tidegauge.sources.database.records import together
-from tidegauge.sources.mysql.catalog import ServerLook, check_server, columns_of, look
+from tidegauge.sources.mysql.beginning import first_rows, known_tables, unknown, with_ended
+from tidegauge.sources.mysql.catalog import ServerLook, changed, check_server, look
 from tidegauge.sources.mysql.catalogued import known_table
-from tidegauge.sources.mysql.chunks import SNAPSHOT, RowsChunk, batch_of
+from tidegauge.sources.mysql.chunks import ENDED, batch_of, ending
 from tidegauge.sources.mysql.dump import LogStream
 from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.sources.mysql.marks import LogMarks
 from tidegauge.sources.mysql.proof import LogProof
 from tidegauge.sources.mysql.servers import ServerKind, connect_state
 from tidegauge.sources.mysql.sessions import ServerPlace, session
-from tidegauge.sources.mysql.shapes import LoggedTable
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
 from tidegauge.sources.push.protocol import Received
 
@@ -73,17 +74,20 @@ class BinlogSetup:
     columns: Mapping[str, pa.Schema]
     folder: SourceFolder
 
-    def look(self) -> ServerLook:
-        """Look at the server, and raise what keeps the tables from being followed."""
+    def look(self, *, begun: bool) -> tuple[ServerLook, dict[str, str]]:
+        """Look at the server, and raise what keeps it from being followed. Return as well the streams whose tables
+        are not those that were declared, with why.
+
+        begun: the first rows are there, so what else keeps a table from being followed is a change of it.
+        """
         with session(self.place) as connection:
             found = look(connection, list(self.tables.values()))
         check_server(self.place.shown, found)
-        for table in found.tables:
-            there = columns_of(self.place.shown, table)
-            declared = self.columns.get(str(table), there)
-            if gone := [name for name in declared.names if name not in there.names]:
-                raise BinlogTableChanged(table=str(table), detail=f"it has no column {gone[0]!r}")
-        return found
+        others = {
+            stream: changed(self.place.shown, table, self.columns[str(table)], begun=begun)
+            for stream, table in zip(self.tables, found.tables, strict=True)
+        }
+        return found, {stream: why for stream, why in others.items() if why}
 
 
 class BinlogSubscription:
@@ -102,12 +106,14 @@ class BinlogSubscription:
         self._given_at = time.monotonic()
         self._log = LogStream(setup.place, setup.name)
         try:
-            self._found = setup.look()
+            record = setup.folder.stream()
+            read = record is not None and record.incarnation == bound.incarnation and record.point > 0
+            self._found, self._changed = setup.look(begun=read or bool(start))
             kind, settings = self._found.kind, self._found.settings
             if kind.clock != setup.kind.clock:
                 detail = f"it is {kind.name}, and the flow was begun with {setup.kind.name}"
                 raise BinlogServerUnfit(source=setup.place.shown, detail=detail, remedy="correct the address")
-            self._end = kind.end(setup.place.shown, settings)
+            self._end = self._changed_by = kind.end(setup.place.shown, settings)
             self.identity = kind.identity(settings)
             if bound.identity and bound.identity != self.identity:
                 raise UpstreamRecreated(source=setup.source, known=bound.identity, found=self.identity)
@@ -191,8 +197,9 @@ class BinlogSubscription:
         streams = {table: stream for stream, table in setup.tables.items()}
         shown, charsets = setup.place.shown, self._found.charsets
         self._given_to = frontier
-        spill, tables = setup.folder.spill, None if setup.kind.named else _tables(record)
-        self._gathering = EventGathering(shown, streams, domain, frontier, charsets, spill, tables)
+        spill, named = setup.folder.spill, setup.kind.named
+        tables, over = (None, None) if named else (known_tables(record), unknown(record, setup.tables, frontier))
+        self._gathering = EventGathering(shown, streams, domain, frontier, charsets, spill, tables, over)
         mark = self._marks.last
         earlier = Frontier({**frontier, domain: max(before - 1, 0) if mark is None else mark.sequence})
         try:
@@ -257,7 +264,11 @@ class BinlogSubscription:
 
     def _read(self) -> None:
         setup = self._setup
-        streams = {stream: (*table, setup.columns[".".join(table)]) for stream, table in setup.tables.items()}
+        streams = {
+            stream: (*table, setup.columns[".".join(table)])
+            for stream, table in setup.tables.items()
+            if stream not in self._changed
+        }
         self._reading = FirstRowsReading(setup.place, setup.kind, setup.folder, streams)
 
     def _first(self, until: float) -> Received | None:
@@ -278,7 +289,10 @@ class BinlogSubscription:
             self._end = self._end.join(setup.kind.end(setup.place.shown, self._found.settings))
             at = time.time_ns() // 1000
             shapes = {"domain": domain, **{f"table {one}": known_table(of).encoded() for one, of in tables.items()}}
+            pieces = {**pieces, **dict.fromkeys(self._changed, ())}
             record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, shapes)
+            gone = {one: ending((domain, point - 1, at), ENDED, detail=why) for one, why in self._changed.items()}
+            record, self._changed = with_ended(record, gone), {}
             self._begin(self._parsed(gtids), record, fresh=True)
             setup.folder.keep_stream(record)
             self._owed = record
@@ -288,7 +302,7 @@ class BinlogSubscription:
             return None
         frontier = self._parsed(found.begins)
         self._end = self._end.join(frontier)
-        return Received(tuple(_snapshot(found)), frontier, self._end)
+        return Received(tuple(first_rows(found)), frontier, self._end)
 
     # The stream.
 
@@ -314,6 +328,7 @@ class BinlogSubscription:
         return caught_up or time.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: EventGathering) -> Received:
+        self._end_changed(gathering)
         self._given_at = time.monotonic()
         reached = self._given_to = Frontier(gathering.reached)
         if gathering.last is not None:
@@ -325,34 +340,15 @@ class BinlogSubscription:
         ]
         return Received(tuple(batches), reached, self._end)
 
-
-def _tables(record: LogBeginning | None) -> Mapping[str, LoggedTable]:
-    """Return the columns of each stream's table by their places, as they were with the first rows."""
-    shapes = {} if record is None else record.shapes
-    return {name[6:]: LoggedTable.decoded(text) for name, text in shapes.items() if name.startswith("table ")}
-
-
-def _snapshot(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:
-    """Return the pieces of the first rows, at the last transaction that they have."""
-    return [
-        (
-            stream,
-            batch_of(
-                [
-                    RowsChunk(
-                        record.shapes["domain"],
-                        record.point - 1,
-                        record.at,
-                        SNAPSHOT,
-                        "",
-                        piece.count,
-                        file=piece.file,
-                        start=piece.start,
-                        size=piece.size,
-                    )
-                ]
-            ),
-        )
-        for stream, pieces in record.pieces.items()
-        for piece in pieces
-    ]
+    def _end_changed(self, gathering: EventGathering) -> None:
+        """End the streams of tables that are others by now, though the log has not told it; note those that ended."""
+        folder = self._setup.folder
+        record = folder.stream()
+        domain = self._domain(record)
+        news = gathering.reached[domain] > self._given_to[domain]
+        if self._changed and news and self._changed_by.less_equal(Frontier(gathering.reached)):
+            for stream, why in self._changed.items():
+                gathering.end(stream, why)
+            self._changed = {}
+        if gathering.over and record is not None and (noted := with_ended(record, gathering.ended)) != record:
+            folder.keep_stream(noted)
