@@ -30,6 +30,7 @@ __all__ = [
     "SourceTableTruncated",
     "TableChanged",
     "TableRewritten",
+    "TableTakenBack",
     "TableUnfit",
     "UnchangedValueMissing",
     "ValueUnfit",
@@ -300,4 +301,16 @@ class LogRewritten(Definite):
         "the tables have rows that the database has not, and lack some. Fill new tables: declare the source under "
         "another name, with other outputs. Published epochs stay readable. To put a server back, recover it from an "
         "archive of its log: that makes a new timeline, which is told apart"
+    )
+
+
+class TableTakenBack(Transient):
+    """A table that was taken out of a source, and is declared again."""
+
+    code = "TG-0966"
+    what = "the table {table} of {source} was taken out of this source at {place}, and is declared again"
+    cause = "tables= has it again; its changes in between were ignored, so its outputs would lack them"
+    remedy = (
+        "take it out again, and the others go on. To follow it, declare a source of another name for it, with other "
+        "outputs: they begin with all of its rows"
     )

@@ -18,6 +18,7 @@ __all__ = [
     "PushedEndTakenBack",
     "StagingFull",
     "StartForgotten",
+    "StreamForgotten",
     "SubscriptionBroken",
     "UnknownStream",
     "WireBroken",
@@ -135,4 +136,16 @@ class NothingReceived(Transient):
     remedy = (
         "if outputs are stalled, put right what their errors name; otherwise look at upstream. Nothing is lost: "
         "upstream keeps its records, and the source goes on by itself"
+    )
+
+
+class StreamForgotten(TidegaugeError):
+    """An output of a stream that came later, and that the source has forgotten."""
+
+    code = "TG-0967"
+    what = "output {output!r}: source {source!r} no longer knows when its stream {stream!r} began"
+    cause = "the source's folder was removed, or replaced by an older copy, after the stream had been added"
+    remedy = (
+        "put the folder back. If it is gone, take this stream and its outputs out, and declare a source of another "
+        "name for it, with other outputs; all other outputs go on"
     )

@@ -39,10 +39,11 @@ from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.code import code_of
 from tidegauge.job.plan import OutputPlan
 from tidegauge.remap.store import Lease, Loaded, Store
-from tidegauge.remap.store.columns import differences
+from tidegauge.remap.store.columns import all_streams, differences
 from tidegauge.sinks.evolving import Evolving
 from tidegauge.sinks.protocol import OutputId, Replaceable, Table
 from tidegauge.sources.protocol import Evolvable
+from tidegauge.sources.push.source import grows
 from tidegauge.sources.scouting import is_telling
 
 __all__ = [
@@ -128,6 +129,11 @@ def changed_columns(
     for name, source in flow.sources.items():
         now, known = source.schema, loaded.sources[name]
         before = known.schema
+        if now is not None and before is not None and grows(source):
+            now = all_streams(before, now)
+            if all(one.endswith(": new") for one in differences(before, now)):
+                changed[name] = now
+                continue
         if now is None or (before is not None and not differences(before, now)):
             continue
         if known.columns_since == loaded.flow.upper and known.earlier:

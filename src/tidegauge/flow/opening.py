@@ -58,7 +58,7 @@ from tidegauge.remap.store import (
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import Keeping, OutputId, Sweeping, Table
 from tidegauge.sources.protocol import from_time_of
-from tidegauge.sources.push.source import PushedSource
+from tidegauge.sources.push.source import PushedSource, grows
 
 __all__ = ["Opened", "opened", "register"]
 
@@ -120,7 +120,10 @@ def register(flow: FlowSpec, store: Store, lease: Lease, owner: str = "") -> Non
         lease,
         sources={
             name: SourceSpec(
-                {**source.describe(), **said.get(name, {})}, declared(flow, name), from_time_of(source).kind
+                {**source.describe(), **said.get(name, {})},
+                declared(flow, name),
+                from_time_of(source).kind,
+                streams=grows(source),
             )
             for name, source in flow.sources.items()
         },

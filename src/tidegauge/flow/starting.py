@@ -31,16 +31,20 @@ from tidegauge.errors.outputs import (
     TimestampsChanged,
     TimestampsNotThere,
 )
+from tidegauge.errors.push import StreamForgotten
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.durable import left_behind
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import begins
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import Link
 from tidegauge.remap.stamps import FAITHFUL
 from tidegauge.remap.start import WITH_SOURCE, StampRecord, StartRecord, start_text
 from tidegauge.remap.store import Lease, Loaded, LoadedOutput, Store
+from tidegauge.remap.table import RemapTable
 from tidegauge.remap.times import EpochTimes
 from tidegauge.sinks.protocol import Keeping, Table
+from tidegauge.sources.push.protocol import LaterStreams
 from tidegauge.sources.push.source import PushedSource
 
 __all__ = ["first_given", "settled", "stays", "told"]
@@ -57,7 +61,8 @@ def settled(
     """Return where the outputs with these tables begin; those that begin with their source are left out, unless their
     past has an epoch.
 
-    New ones are durable by then. Raises `StartNotThere`, `StartChanged`, `TimestampsNotThere`, `TimestampsChanged`.
+    New ones are durable by then. Raises `StartNotThere`, `StartChanged`, `TimestampsNotThere`, `TimestampsChanged`,
+    `StreamForgotten`.
     """
     found: dict[str, StartRecord] = {}
     for name, table in tables.items():
@@ -66,12 +71,13 @@ def settled(
         if start is None and table.upper and not known.held:
             with suppress(DamagedHistory):  # a flow that names a start is then refused, as the store knows of none
                 start = told(name, table.links())
+        _check_known(plan, flow.sources[plan.source], start)
         if table.upper:
             _check(plan, start)
         else:
             times = partial(store.times, flow.name)
             other = None if plan.past is None else found.get(plan.past, loaded.outputs[plan.past].start)
-            start = _begun(plan, start, other, loaded, times=times, now=now)
+            start = _begun(plan, flow.sources[plan.source], start, other, loaded, times=times, now=now)
             stamps = _past(flow, plan, start, loaded, table, times=times, now=now)
             start = replace(start, stamps=stamps)
         if start == _WITH_SOURCE:
@@ -93,6 +99,7 @@ def _check(plan: OutputPlan, start: StartRecord | None) -> None:
 
 def _begun(
     plan: OutputPlan,
+    source: object,
     known: StartRecord | None,
     other: StartRecord | None,
     loaded: Loaded,
@@ -106,12 +113,36 @@ def _begun(
     if known is not None and known.said == _said(plan):
         return known
     if plan.start is None:
-        return _WITH_SOURCE
+        return StartRecord(WITH_SOURCE, _came(plan, source, loaded.sources[plan.source].table))
     epoch = plan.start.epoch(plan.name, loaded.sources[plan.source].table, times=times, now=now)
     start = StartRecord(plan.start.said, epoch)
     if pieces := left_behind(loaded, plan.source, epoch):
         raise start.gone(plan.name, last=pieces[-1].epoch)
     return start
+
+
+def _came(plan: OutputPlan, source: object, table: RemapTable) -> int:
+    """Return the epoch with which the stream of an output begins, which is 0 unless it came later."""
+    later = _later(source)
+    if plan.channel not in later:
+        return 0
+    if (place := later[plan.channel]) is None:
+        return table.upper
+    last = [(partition, position - 1) for partition, position in place.items() if position]
+    bound = [table.epoch_of(*one) if one[1] < table.frontier[one[0]] else table.upper for one in last]
+    return min(bound, default=0)
+
+
+def _later(source: object) -> Mapping[str, Frontier | None]:
+    """Return the streams of a source that came later, see `LaterStreams`."""
+    inner = source.source if isinstance(source, PushedSource) else None
+    return inner.later() if isinstance(inner, LaterStreams) else {}
+
+
+def _check_known(plan: OutputPlan, source: object, start: StartRecord | None) -> None:
+    """Raise `StreamForgotten` where an output begins with a stream that came later, and the source knows it not."""
+    if start is not None and start.said == WITH_SOURCE and start.epoch and plan.channel not in _later(source):
+        raise StreamForgotten(output=plan.name, source=plan.source, stream=plan.channel)
 
 
 def _past(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import tidegauge as tg
@@ -12,12 +13,12 @@ from tidegauge.sources.postgres import held
 TABLES = ("alpha", "beta")
 
 
-def make(root: Path, dsn: str, slot: str) -> tg.Dataflow:
+def make(root: Path, dsn: str, slot: str, tables: Sequence[str] = TABLES) -> tg.Dataflow:
     """Each table by key, with one log of changes."""
     flow = tg.Dataflow("machine", store=f"sqlite:///{root}/flow.db", tick=0.05)
-    source = tg.PostgresSource(dsn, publication="shop", tables=list(TABLES), slot=slot, folder=str(root / "pg"))
+    source = tg.PostgresSource(dsn, publication="shop", tables=list(tables), slot=slot, folder=str(root / "pg"))
     db = flow.source("db", source)
-    for table in TABLES:
+    for table in tables:
         sink = tg.DeltaSink(str(root / table), envelope="upsert", key="id", order="_sequence")
         flow.sink(table, db.table(table), sink)
     flow.sink("log", db.table("alpha").changelog("op"), tg.ParquetSink(str(root / "log")))
@@ -27,7 +28,8 @@ def make(root: Path, dsn: str, slot: str) -> tg.Dataflow:
 if __name__ == "__main__":
     if smaller := os.environ.get("RANGE_BYTES"):
         vars(held)["RANGE_BYTES"] = int(smaller)
-    flow, engine = make(Path(sys.argv[1]), sys.argv[2], sys.argv[3]), tg.LocalEngine(threads=2)
+    followed = os.environ.get("TABLES", ",".join(TABLES)).split(",")
+    flow, engine = make(Path(sys.argv[1]), sys.argv[2], sys.argv[3], followed), tg.LocalEngine(threads=2)
     if sys.argv[4] == "caught-up":
         flow.run(until="caught-up", engine=engine)
     else:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tidegauge.errors.store import UnstorableType
 
-__all__ = ["decode_schema", "differences", "encode_schema"]
+__all__ = ["all_streams", "decode_schema", "differences", "encode_schema"]
 
 _FLAT: Final[dict[str, Any]] = {
     str(kind): kind
@@ -57,6 +57,16 @@ def encode_schema(schema: pa.Schema) -> str:
 def decode_schema(text: str) -> pa.Schema:
     """Return the schema that `encode_schema` wrote. Raises `UnstorableType` for a type of a newer version."""
     return pa.schema([_decode_field(field) for field in json.loads(text)])
+
+
+def all_streams(before: pa.Schema, now: pa.Schema) -> pa.Schema:
+    """Return the columns of all streams that a source has or had, where each stream is a column.
+
+    >>> all_streams(pa.schema([("a", pa.int8())]), pa.schema([("b", pa.int8())])).names
+    ['a', 'b']
+    """
+    kept = [now.field(one.name) if one.name in now.names else one for one in before]
+    return pa.schema([*kept, *(one for one in now if one.name not in before.names)])
 
 
 def differences(before: pa.Schema, after: pa.Schema) -> list[str]:

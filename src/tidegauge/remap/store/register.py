@@ -28,7 +28,7 @@ from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import ClockChanged, SchemaChanged
 from tidegauge.remap.store.backfills import forget_backfills
 from tidegauge.remap.store.codes import forget_codes
-from tidegauge.remap.store.columns import decode_schema, differences, encode_schema
+from tidegauge.remap.store.columns import all_streams, decode_schema, differences, encode_schema
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.replacements import forget_replacements
 from tidegauge.remap.store.schema import Unreadable, as_json, from_json, outputs, sources, stalls
@@ -75,7 +75,13 @@ def register(
             raise ClockChanged(source=name, stored=known.clock, declared=spec.clock)
         if (was := from_json(known.config).get(_ENVELOPE)) != (now := spec.config.get(_ENVELOPE)):
             raise SchemaChanged(source=name, differences=[f"{_ENVELOPE}: {was or 'append'} -> {now or 'append'}"])
-        if spec.schema is not None and _settle(known, spec.schema):
+        if spec.schema is not None and spec.streams and known.schema is not None:
+            before = decode_schema(known.schema)
+            every = all_streams(before, spec.schema)
+            if changed := [one for one in differences(before, every) if not one.endswith(": new")]:
+                raise SchemaChanged(source=name, differences=changed)
+            values["schema"] = encode_schema(every)
+        elif spec.schema is not None and _settle(known, spec.schema):
             values["schema"] = str(text)
         _make_so(connection, sources, known, values)
     stored = _rows(connection, outputs, lease)

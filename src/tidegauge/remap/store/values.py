@@ -57,11 +57,12 @@ class FlowRecord:
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
     """A source as its flow describes it: its configuration as JSON without secrets, its columns if declared, and the
-    kind of its clock."""
+    kind of its clock. streams: whether its columns are those of streams, which may become more or fewer."""
 
     config: Mapping[str, Any]
     schema: pa.Schema | None = None
     clock: str = PARTITIONS.kind
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)

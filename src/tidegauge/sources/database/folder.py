@@ -5,6 +5,7 @@
     told.json      how far the server was told that everything is durable
     witness.json   of PostgreSQL: the last transaction before that
     marks.json     of MariaDB: the same
+    later.json     of PostgreSQL: the tables that came later, whose rows are in later/, and those that were taken out
     snapshot/      the rows as they were at that place, as text
     spill/         large transactions that wait for their epoch
 

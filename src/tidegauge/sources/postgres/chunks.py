@@ -9,6 +9,8 @@ transactions make small chunks, which are decoded together; a large one lies in 
                rows are left out, if there are any
     EMPTIED    nothing: the table was truncated
     ENDED      why the table is no longer the one that was declared
+    KEPT       chunks that waited: a stream of Arrow, in a file or with it; those before the place in `first` are left
+               out. They have their own places, and are of the epoch of this one's
 
 Invariant: the rows of chunks depend on the changes alone, not on how these were cut into chunks.
 
@@ -19,7 +21,7 @@ Invariant: the rows of chunks depend on the changes alone, not on how these were
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,12 +41,12 @@ from tidegauge.sources.postgres.rows import SEQUENCE_BITS, ChangePlaces, changed
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["EMPTIED", "ENDED", "FILED", "SNAPSHOT", "Chunk", "batch_of", "decoded"]
+__all__ = ["EMPTIED", "ENDED", "FILED", "KEPT", "SNAPSHOT", "Chunk", "batch_of", "decoded"]
 
 csv: Final = library("pyarrow.csv")
 pc: Final = library("pyarrow.compute")
 
-FILED, SNAPSHOT, EMPTIED, ENDED = range(1, 5)
+FILED, SNAPSHOT, EMPTIED, ENDED, KEPT = range(1, 6)
 
 _SCHEMA: Final = pa.schema(
     [
@@ -108,6 +110,9 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
     over: TableChanged | SourceTableTruncated | None = None
     for kind, shape, run in runs(records):
         try:
+            if kind == KEPT:
+                parts += [decoded(one, columns, table, on_bad_record) for one in _kept(run)]
+                continue
             parts.append(_rows(run, TableShape.decoded(shape), kind, wanted, columns, table, on_bad_record))
         except (TableChanged, SourceTableTruncated) as error:
             over = over or error
@@ -155,6 +160,15 @@ def _rows(
     made["_offset"] = records["_offset"].take(taken)
     made["_timestamp"] = records["_at"].take(taken).cast(TIMESTAMP)
     return pa.RecordBatch.from_arrays([made[name] for name in columns.names], schema=columns)
+
+
+def _kept(record: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the chunks that a chunk has. Raises `PieceUnreadable`."""
+    data = record["_data"][0].as_buffer() if not record["_file"][0].as_py() else pa.py_buffer(filed(record))
+    first = record["_first"][0].as_py()
+    with pa.ipc.open_stream(data) as stream:
+        for batch in stream:
+            yield batch.filter(pc.greater_equal(batch["_offset"], first))
 
 
 def _messages(records: pa.RecordBatch, kind: int) -> tuple[Any, Any, Any]:

@@ -4,6 +4,8 @@ A transaction that grows beyond `SPILL` bytes is written to files as it comes, s
 
 A table of another name or number is not the one that was declared: its stream ends there, and the others go on.
 
+The chunks of a table that came later are set aside (`aside`) up to the place at which its first rows are given.
+
 Invariants. Only a commit gives chunks, and `end` for tables that the log does not tell of. `reached` is the first
 place from where on changes are still to come: one beyond the last commit, or where the server said that it is when no
 transaction was under way.
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegauge.errors.postgressource import ReplicationBroken
@@ -37,7 +39,7 @@ from tidegauge.sources.postgres.wire import (
 )
 from tidegauge.sources.postgres.witness import Comparison, LastTransaction
 
-__all__ = ["SPILL", "Gathering"]
+__all__ = ["SPILL", "Gathering", "LaterPlaces"]
 
 SPILL: Final = 4 << 20
 """Bytes of a transaction from which on it is written to files."""
@@ -45,8 +47,18 @@ _FILED: Final = 2 << 20
 """Bytes of a chunk in a file."""
 _MOST: Final = 1 << 31
 """Changes of a transaction in one table: `_sequence` counts no further."""
+_NEVER: Final = 1 << 63
+"""A place that no log comes to."""
 _OID: Final = struct.Struct(">I")
 _NO_SHAPE: Final = TableShape(0, "", "", ()).encoded()
+
+
+@dataclass(frozen=True, slots=True)
+class LaterPlaces:
+    """Of a stream that came later: the place of its first rows, and the place up to which they wait."""
+
+    since: int
+    place: int = _NEVER
 
 
 @dataclass(slots=True)
@@ -64,7 +76,7 @@ class Gathering:
 
     streams: the names of streams by schema and table. oids: the server's numbers of these tables, where known. write:
     writes the bytes of a transaction to a file, and returns its path and where they begin there. comparing: for the
-    transactions before `reached`, which are not given.
+    transactions before `reached`, which are not given. later: the places of the streams that came later.
     """
 
     def __init__(
@@ -74,6 +86,7 @@ class Gathering:
         write: Callable[[int, bytes], tuple[str, int]],
         oids: Mapping[str, int] | None = None,
         comparing: Comparison | None = None,
+        later: Mapping[str, LaterPlaces] | None = None,
     ) -> None:
         self.reached = self._since = reached
         self.unsaid: Final[dict[str, str]] = {}
@@ -84,12 +97,21 @@ class Gathering:
         """Bytes of these."""
         self._streams: Final = streams
         self._by_name: Final = {".".join(place): stream for place, stream in streams.items()}
-        self._oids: Final = {} if oids is None else oids
+        self.aside: Final[dict[str, list[Chunk]]] = {}
+        """The chunks of streams that came later, whole, and before the places of these."""
+        self.aside_size = 0
+        """Bytes of these."""
+        self._later: Final = {} if later is None else dict(later)
+        self._oids: Final = {} if oids is None else dict(oids)
         self._names: Final = {oid: name for name, oid in self._oids.items()}
         self._over: Final[set[str]] = set()
         """The streams that have ended."""
         self._write: Final = write
-        self._watched: Final = frozenset(self._names)
+        self._watched: Final = {
+            oid: found.place if (found := self._later.get(self._streamed(name))) else 0
+            for oid, name in self._names.items()
+        }
+        """The numbers of tables whose transactions are remembered, with the place from which on they are."""
         self._comparing = comparing
         self._touched = False
         """Whether the transaction under way changes a table that is watched."""
@@ -117,6 +139,19 @@ class Gathering:
         found, self._whole = self._whole, {}
         self.chunks = self.size = 0
         return found
+
+    def set_aside(self) -> dict[str, list[Chunk]]:
+        """Return the chunks that are set aside, and forget them."""
+        found = dict(self.aside)
+        self.aside.clear()
+        self.aside_size = 0
+        return found
+
+    def join(self, stream: str, oid: int, place: int) -> None:
+        """Take in that a stream that came later is one like the others from a place on, which is the one reached."""
+        self._later[stream] = replace(self._later[stream], place=place)
+        name = next(name for name, other in self._by_name.items() if other == stream)
+        self._oids[name], self._names[oid], self._watched[oid] = oid, name, place
 
     def end(self, stream: str, detail: str) -> None:
         """End a stream at the place before the one reached: its table is gone, or another one, by now."""
@@ -162,7 +197,7 @@ class Gathering:
 
     def _end(self, stream: str, detail: str) -> None:
         """End a stream in the transaction that is under way."""
-        if stream and self._lsn < self._since:
+        if stream and self._passed_over(stream):
             self.unsaid[stream] = detail
         elif stream and stream not in self._over:
             self._over.add(stream)
@@ -173,8 +208,8 @@ class Gathering:
         """Return where the changes of a table go, beginning with this one; None where nobody wants them."""
         oid = _OID.unpack_from(message, 1)[0]
         stream, shape = self._known(oid, message)
-        self._touched |= oid in self._watched
-        if not stream or self._lsn < self._since:
+        self._touched |= self._lsn >= self._watched.get(oid, _NEVER)
+        if not stream or self._passed_over(stream):
             return None
         pending = self._pending.get(stream)
         if pending is None or pending.shape != shape:
@@ -192,8 +227,8 @@ class Gathering:
     def _empty(self, oid: int) -> None:
         """Take in that a table was truncated."""
         stream, shape = self._known(oid, b"T")
-        self._touched |= oid in self._watched
-        if stream and self._lsn >= self._since:
+        self._touched |= self._lsn >= self._watched.get(oid, _NEVER)
+        if stream and not self._passed_over(stream):
             self._cut(stream)
             self._add(stream, Chunk(self._lsn, self._at, EMPTIED, shape, self._counts.get(stream, 0), 0))
 
@@ -228,6 +263,14 @@ class Gathering:
     def _add(self, stream: str, chunk: Chunk) -> None:
         self._open.setdefault(stream, []).append(chunk)
 
+    def _passed_over(self, stream: str) -> bool:
+        """Whether the changes of the transaction under way in a stream were given before."""
+        later = self._later.get(stream)
+        return self._lsn < (self._since if later is None or later.place <= self._since else later.since)
+
+    def _streamed(self, name: str) -> str:
+        return self._by_name.get(name, "")
+
     @property
     def _lsn(self) -> int:
         return 0 if self._begun is None else self._begun.lsn
@@ -249,6 +292,10 @@ class Gathering:
             if self._comparing is not None:
                 self._comparing.committed(self.last)
         for stream, chunks in self._open.items():
+            if (later := self._later.get(stream)) is not None and begun.lsn < later.place:
+                self.aside.setdefault(stream, []).extend(chunks)
+                self.aside_size += sum(len(one.data) for one in chunks)
+                continue
             self._whole.setdefault(stream, []).extend(chunks)
             self.chunks += len(chunks)
             self.size += sum(len(one.data) for one in chunks)

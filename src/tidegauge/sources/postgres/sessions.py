@@ -32,7 +32,7 @@ from tidegauge.postgres.address import database_identity, reached
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["DatabasePlace", "explained", "replicating", "session"]
+__all__ = ["DatabasePlace", "explained", "nudged", "replicating", "session"]
 
 SETTINGS: Final[Mapping[str, str]] = {
     "bytea_output": "hex",
@@ -95,6 +95,13 @@ def session(place: DatabasePlace, *, patient: bool = False) -> Iterator[psycopg.
         settings = {**SETTINGS, "statement_timeout": f"{_PATIENCE}s", "default_transaction_read_only": "on"}
         with kind.connect(**_arguments(place, settings), prepare_threshold=None) as connection:  # type: ignore[arg-type]
             yield connection
+
+
+def nudged(place: DatabasePlace) -> None:
+    """Make the log of a server grow, by a message to nobody. Raises what `explained` does."""
+    with session(place) as connection:
+        connection.execute("SELECT pg_logical_emit_message(true, 'tidegauge', '')")
+        connection.commit()
 
 
 def replicating(place: DatabasePlace) -> psycopg.Connection[Any]:

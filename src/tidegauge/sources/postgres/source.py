@@ -23,7 +23,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.postgres.address import checked_address
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import FromTime
-from tidegauge.remap.fromtime.lsn import LSN
+from tidegauge.remap.fromtime.lsn import LSN, WAL
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.declaring import (
     checked_folder,
@@ -36,9 +36,11 @@ from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import look, slot_log
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
 from tidegauge.sources.postgres.chunks import decoded
+from tidegauge.sources.postgres.followed import ReplicationSetup
+from tidegauge.sources.postgres.later import joined_places
 from tidegauge.sources.postgres.server import DistantServer
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
-from tidegauge.sources.postgres.subscription import Replication, ReplicationSetup
+from tidegauge.sources.postgres.subscription import Replication
 from tidegauge.sources.protocol import OnBadRecord
 from tidegauge.sources.push.protocol import HeldBack
 
@@ -140,6 +142,15 @@ class PostgresSource:
             "metadata": self.metadata,
         }
         return said if self.password is None else {**said, "password": self.password}
+
+    def later(self) -> Mapping[str, Frontier | None]:
+        """Return the tables that came after the first rows of the others, with the places where they join."""
+        record = self._folder.stream()
+        if record is None or not record.point or not record.oids:
+            return {}
+        places = joined_places(self._folder)
+        came = [stream for stream in self.tables if ".".join(_name(stream)) not in record.oids]
+        return {stream: Frontier({WAL: places[stream]}) if stream in places else None for stream in came}
 
     def connect(self, start: Frontier, bound: Bound) -> Replication:
         """Return a subscription from a place in the log on. See `Replication` for what it raises."""

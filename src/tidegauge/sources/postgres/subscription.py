@@ -4,6 +4,7 @@
     that was cut off       read the rest under another snapshot, at a later place: see `snapshot`
     the snapshot is whole  give it, at the place before the snapshot's; its rows are those files from now on
     bound                  begin at the frontier: what committed at or after it comes again, in the same order
+    a table came later     its first rows are read beside the stream, and given where it joins: see `arriving`
 
 The frontier is one beyond the last commit that came, or further where the server says that it has sent all before.
 A transaction is given whole, with all its tables, so an epoch has all of it or nothing.
@@ -15,9 +16,9 @@ later and not say so. It is told of nothing but what `acknowledge` says, however
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -27,75 +28,32 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.database.folder import LogBeginning, SourceFolder
+from tidegauge.sources.database.folder import LogBeginning
 from tidegauge.sources.database.records import together
 from tidegauge.sources.postgres.beginning import ConnectionFacts, begun
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
-from tidegauge.sources.postgres.checks import PLUGIN, changed_tables, check_server, check_slot, check_tables
+from tidegauge.sources.postgres.checks import PLUGIN, check_slot
 from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of
+from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.gathering import Gathering
+from tidegauge.sources.postgres.joining import JoiningTables
 from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.replication import payload
-from tidegauge.sources.postgres.server import AnsweringServer, SendingLog, SnapshotRows
-from tidegauge.sources.postgres.sessions import DatabasePlace
+from tidegauge.sources.postgres.server import SendingLog, SnapshotRows
 from tidegauge.sources.postgres.snapshot import SnapshotTask
 from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remember, remembered
 from tidegauge.sources.push.protocol import Received
 
-__all__ = ["Replication", "ReplicationSetup"]
+__all__ = ["Replication"]
 
 _BYTES: Final = 16 << 20
 """Bytes of changes from which on a call returns."""
 _LINGERS: Final = 2.0
 """Seconds for which the server may go on to send to a connection that has ended."""
-_AGAIN: Final = 0.02
 _IDLE: Final = 5.0
 """Seconds between two pieces of news that the log grew, but by nothing of these tables."""
 _LOOKS: Final = 10.0
 """Seconds after which the catalog is looked at again: nothing in the stream tells of a table that is taken out."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationSetup:
-    """What a subscription works with. place: for those who read first rows. tables: schema and name of the table of
-    each stream."""
-
-    server: AnsweringServer
-    place: DatabasePlace
-    publication: str
-    slot: str
-    tables: Mapping[str, tuple[str, str]]
-    columns: Mapping[str, pa.Schema]
-    folder: SourceFolder
-    connections: int
-
-    def see(self, *, patience: float = 0.0) -> CatalogLook:
-        """Look at the catalog, and raise what keeps the server from being followed.
-
-        patience: seconds to wait for the server to see that the last reader of the slot has gone.
-        """
-        server = self.server
-        until = server.monotonic() + patience
-        with server.looking() as look:
-            while True:
-                found = look(self.publication, list(self.tables.values()), self.slot)
-                if found.slot is None or found.slot.active is None or server.monotonic() > until:
-                    break
-                server.sleep(_AGAIN)
-        check_server(self.place.shown, found)
-        return found
-
-    def check(self, found: CatalogLook, oids: Mapping[str, int]) -> Mapping[str, str]:
-        """Return the tables that are not those that were declared, with why; raise what keeps others from it.
-
-        oids: the server's numbers of them, as far as known.
-        """
-        declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
-        changed = changed_tables(oids, declared, found)
-        others = tuple(table for table in found.tables if str(table) not in changed)
-        missing = tuple(name for name in found.missing if name not in changed)
-        check_tables(self.place.shown, self.publication, replace(found, tables=others, missing=missing))
-        return changed
 
 
 class Replication:
@@ -118,7 +76,7 @@ class Replication:
         found = reader.see(patience=_LINGERS)
         self._end = found.end
         self._tables: Final = {(table.schema, table.name): table for table in found.tables}
-        self._names: Final = {".".join(place): stream for stream, place in reader.tables.items()}
+        self._names: Final = reader.names
         self._told_end = False
         self._confirmed = 0 if found.slot is None else found.slot.confirmed
         self._sender: Final = self._server.sender(reader.slot)
@@ -129,6 +87,11 @@ class Replication:
             record = reader.folder.stream()
             same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
+            self._joining = JoiningTables(reader, self.identity, bound.incarnation)
+            self._late = self._joining.later(record if same else None)
+            if record is not None and same and record.point:
+                self._joining.take_out(record, bound.frontier[WAL])
+                self._oids = {**self._oids, **self._joining.oids}
             self._changed, self._changed_by = reader.check(found, self._oids), found.end
             if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
                 self._open(found, bound)
@@ -142,7 +105,7 @@ class Replication:
         if not self._told_end:
             self._told_end = True
             self._given_at = self._server.monotonic() - _IDLE
-            return Received((), Frontier({WAL: self._start}), Frontier({WAL: self._end}))
+            return self._received([], self._start)
         self._look_again()
         if self._gathering is None:
             return self._first(until)
@@ -151,6 +114,9 @@ class Replication:
     def acknowledge(self, frontier: Frontier) -> None:
         """Tell the server that everything before a frontier is durable; remove the files that were kept for it."""
         lsn = frontier[WAL]
+        self._joining.settle(lsn)
+        if (floor := self._joining.floor) is not None:
+            lsn = min(lsn, floor)
         record = self._reader.folder.stream()
         if record is not None and record.identity != self.identity:
             record = None
@@ -171,6 +137,7 @@ class Replication:
         with suppress(Exception):
             if self._reading is not None:
                 self._reading.steps.close()
+            self._joining.close()
         if self._maker is not None and self._maker is not self._sender:
             self._maker.close()
         self._sender.close()
@@ -186,7 +153,9 @@ class Replication:
             identity=self.identity,
             incarnation=bound.incarnation,
             slot=reader.slot,
-            whole=record is not None and set(record.pieces) == set(reader.tables) and reader.folder.whole(record),
+            whole=record is not None
+            and set(reader.tables) - self._late <= set(record.pieces)
+            and reader.folder.whole(record),
             source=reader.place.shown,
             folder=reader.folder.path,
             told=reader.folder.told(),
@@ -213,17 +182,21 @@ class Replication:
         """Begin the stream, and see that the server did too."""
         reader = self._reader
         reader.folder.forget_spill(lsn)
+        needed = self._joining.begin(lsn)
+        later = {stream: self._table(stream) for stream in self._late if self._reader.tables[stream] in self._tables}
         self._sender.start(reader.publication, min(self._confirmed, lsn))  # all that it has: see `witness`
         with self._server.looking() as look:
             found = look(reader.publication, [], reader.slot)
         slot = None if found.slot is None else replace(found.slot, active=None)  # it is we who read it
-        check_slot(reader.place.shown, reader.slot, slot, found.database, needed=lsn, told=reader.folder.told())
+        check_slot(reader.place.shown, reader.slot, slot, found.database, needed=needed, told=reader.folder.told())
         begins = min(lsn, lsn if found.slot is None else found.slot.confirmed)
         known = LogWitness(self.identity, self._incarnation, begins, begins, None, frozenset(self._oids.values()))
         witness = remembered(reader.folder, known)
         comparing = Comparison(witness, begins) if begins < witness.before else None
         streams = {place: stream for stream, place in reader.tables.items()}
-        self._gathering = Gathering(streams, lsn, reader.folder.spill, self._oids, comparing)
+        places = self._joining.places(lsn, later)
+        self._gathering = Gathering(streams, lsn, reader.folder.spill, self._oids, comparing, places)
+        self._joining.arrive(later, max(self._end, lsn))
         self._given_to, self._remembering = lsn, GivenTransactions(witness)
         self._sender.tell(self._flushed, self._flushed, now=True)
 
@@ -267,6 +240,8 @@ class Replication:
         self._confirmed = 0
         self._oids = {str(table): table.oid for table in found.tables}
         reader.folder.keep_stream(LogBeginning(reader.slot, self.identity, self._incarnation, oids=self._oids))
+        self._joining.forget()
+        self._late = set()
         self._sender.make()
         self._maker = self._sender
 
@@ -297,6 +272,7 @@ class Replication:
                 self._maker.close()
             self._maker = None
             begun_at = LogBeginning(reader.slot, self.identity, self._incarnation, self._point, at, pieces, shapes)
+            self._oids = {name: self._oids.get(name, self._table(stream).oid) for name, stream in self._names.items()}
             reader.folder.keep_stream(replace(begun_at, oids=self._oids))
         found = reader.folder.stream()
         if self._start or found is None or not found.point:
@@ -306,7 +282,7 @@ class Replication:
             return None
         self._begin(found.point)
         self._end = max(self._end, found.point)
-        return Received(tuple(_snapshot(found)), Frontier({WAL: found.point}), Frontier({WAL: self._end}))
+        return self._received(_snapshot(found, set(reader.tables) - self._late), found.point)
 
     def _table(self, stream: str) -> PublishedTable:
         return self._tables[self._reader.tables[stream]]
@@ -315,6 +291,10 @@ class Replication:
 
     def _stream(self, gathering: Gathering, limit: int, until: float) -> Received | None:
         while True:
+            if gathering.aside_size >= _BYTES:
+                self._joining.set_aside(gathering)
+            if self._joining.go_on(gathering.reached) and gathering.reached > self._given_to:
+                return self._given(gathering)
             for number, frame in enumerate(self._sender.frames()):
                 lsn, message = payload(frame)
                 if message:
@@ -341,7 +321,13 @@ class Replication:
         return self._given_to < self._end <= reached or self._server.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: Gathering) -> Received:
+        later: list[tuple[str, pa.RecordBatch]] = []
         if self._given_to < gathering.reached:
+            if joined := self._joining.join(gathering):
+                self._oids = {**self._oids, **self._joining.oids}
+                if self._remembering is not None:
+                    self._remembering.join(one.oid for one in joined)
+            later = self._joining.given(gathering)
             ends = dict(gathering.unsaid)
             if self._changed_by <= gathering.reached:  # all that the table had has come
                 ends |= {self._names[table]: detail for table, detail in self._changed.items()}
@@ -351,10 +337,15 @@ class Replication:
         if self._remembering is not None:
             self._remembering.add(gathering.reached, gathering.last)
         self._end = max(self._end, gathering.reached)
-        batches = [
+        batches = later + [
             (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in together(chunks)
         ]
-        return Received(tuple(batches), Frontier({WAL: gathering.reached}), Frontier({WAL: self._end}))
+        return self._received(batches, gathering.reached)
+
+    def _received(self, batches: Sequence[tuple[str, pa.RecordBatch]], reached: int) -> Received:
+        """Return records, up to a place. While tables are on their way, more is to come beyond the log's end."""
+        end = self._end + self._joining.coming
+        return Received(tuple(batches), Frontier({WAL: reached}), Frontier({WAL: end}))
 
     def _look_again(self) -> None:
         """See now and then that the tables are still published, and are still those that were declared."""
@@ -364,7 +355,7 @@ class Replication:
             self._changed, self._changed_by = self._reader.check(found, self._oids), found.end
 
 
-def _snapshot(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:
+def _snapshot(record: LogBeginning, streams: Collection[str]) -> list[tuple[str, pa.RecordBatch]]:
     """Return the pieces of a snapshot, at the last place before the slot's first."""
     return [
         (
@@ -387,5 +378,6 @@ def _snapshot(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:
             ),
         )
         for stream, pieces in record.pieces.items()
+        if stream in streams
         for piece in pieces
     ]

@@ -26,6 +26,7 @@ tidegauge.errors.postgressource.LogRewritten: TG-0960: the log of server 1 is an
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -104,12 +105,16 @@ class GivenTransactions:
     """
 
     def __init__(self, witness: LogWitness) -> None:
-        self._witness: Final = witness
+        self._witness = witness
         self._given: Final[deque[tuple[int, LastTransaction | None]]] = deque(maxlen=_MOST)
 
     def add(self, place: int, last: LastTransaction | None) -> None:
         """Take in that everything before a place was given, and the last transaction of it that was read here."""
         self._given.append((place, last))
+
+    def join(self, oids: Iterable[int]) -> None:
+        """Take in tables whose transactions count from the place reached on."""
+        self._witness = replace(self._witness, oids=self._witness.oids | set(oids))
 
     def before(self, place: int) -> LogWitness | None:
         """Return the witness for a place, None where none was given there; nobody asks for less any more.
@@ -134,8 +139,8 @@ def remembered(folder: SourceFolder, known: LogWitness) -> LogWitness:
         further = found.before >= known.before
     except (OSError, ValueError, KeyError, TypeError):  # a power cut may have emptied it: then nothing is compared
         return known
-    same = (found.identity, found.incarnation, found.oids) == (known.identity, known.incarnation, known.oids)
-    return found if same and further else known
+    same = (found.identity, found.incarnation) == (known.identity, known.incarnation) and found.oids <= known.oids
+    return replace(found, oids=known.oids) if same and further else known  # others count from later places on
 
 
 def remember(folder: SourceFolder, witness: LogWitness) -> None:

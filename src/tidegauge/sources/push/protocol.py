@@ -32,7 +32,7 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.protocol import OnBadRecord
 
-__all__ = ["DecodedLater", "HeldBack", "HoldsBack", "PushSource", "Received", "Subscription"]
+__all__ = ["DecodedLater", "HeldBack", "HoldsBack", "LaterStreams", "PushSource", "Received", "Subscription"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +149,19 @@ class HoldsBack(Protocol):
 
     def held_back(self) -> HeldBack | None:
         """Ask upstream; None where it keeps nothing. Called by `status`. Raises what `connect` raises."""
+        ...
+
+
+@runtime_checkable
+class LaterStreams(Protocol):
+    """A push source whose streams may become more, and fewer, from run to run."""
+
+    def later(self) -> Mapping[str, Frontier | None]:
+        """Return the streams that came after the source had begun, with the frontiers up to which they have nothing.
+
+        None for one that is yet to join: at a frontier beyond all that was given by then. An answer other than
+        None never changes. Called where a flow is opened; asks no upstream. May raise a transient error.
+        """
         ...
 
 

@@ -33,7 +33,7 @@ from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.protocol import OnBadRecord, Split, from_time_of
-from tidegauge.sources.push.protocol import DecodedLater, PushSource
+from tidegauge.sources.push.protocol import DecodedLater, LaterStreams, PushSource
 
 __all__ = [
     "PushedSource",
@@ -41,6 +41,7 @@ __all__ = [
     "StreamPlaces",
     "StreamRows",
     "declared",
+    "grows",
     "pushed",
     "streams_of",
     "within",
@@ -61,6 +62,11 @@ def streams_of(source: object) -> list[str]:
     """Return the names of the streams of a source that has several, none for other sources."""
     names = list(source.source.streams) if isinstance(source, PushedSource) else [""]
     return [] if names == [""] else names
+
+
+def grows(source: object) -> bool:
+    """Whether the streams of a source may become more, and fewer, from run to run."""
+    return bool(streams_of(source)) and isinstance(getattr(source, "source", None), LaterStreams)
 
 
 def pushed(source: PushSource, staging: str | None) -> PushedSource:

@@ -1,0 +1,185 @@
+"""Tables that come later: their first rows are read beside the stream of the others, which does not wait.
+
+    a slot that goes with its session   made for the sake of its snapshot, at a place P of the log
+    a thread                            has the rows of that snapshot read into files, as at the beginning
+    the stream                          goes on; what it brings of these tables from P on is set aside, in a file
+    when all rows are in files          the tables join, at the place Q that the stream has reached by then
+
+The rows at P, and the changes from P up to Q, are given together, at the place before Q: there the tables are those
+of the database. P and Q are durable (`later`) before anything is given, and the server is told of nothing beyond P
+until every output has all before Q. So a stream that begins anew before Q brings the changes from P on again.
+
+Invariant: all that waits here is given as the same rows, at the same place, however often the stream begins anew.
+
+>>> kept = KeptChunks(Path("unused"))
+>>> kept.taken("users", since=64)
+[]
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.disk import make_folder
+from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.records import together
+from tidegauge.sources.postgres.catalog import PublishedTable
+from tidegauge.sources.postgres.chunks import KEPT, SNAPSHOT, Chunk, batch_of
+from tidegauge.sources.postgres.followed import ReplicationSetup
+from tidegauge.sources.postgres.later import JoinedTable, LaterTables
+from tidegauge.sources.postgres.replication import LogSender
+from tidegauge.sources.postgres.sessions import nudged
+from tidegauge.sources.postgres.snapshot import SnapshotReading, SnapshotTask
+
+__all__ = ["ArrivingTables", "KeptChunks", "given_later"]
+
+_SHAPE: Final = '[0, "", "", []]'
+_LOOKS: Final = 0.005
+"""Seconds to wait for the slot in each step."""
+_STEP: Final = 1.0
+_IDLE: Final = 1.0
+"""Seconds after which the log is made to grow, where it stands still: tables join at a place that is yet to come."""
+
+
+class KeptChunks:
+    """Chunks that wait, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path: Final = path
+        self._parts: Final[dict[str, list[tuple[int, int]]]] = {}
+
+    def keep(self, chunks: Mapping[str, Sequence[Chunk]]) -> None:
+        """Write chunks of streams to the file. Raises `OSError`."""
+        if not chunks:
+            return
+        make_folder(self._path.parent)
+        with self._path.open("ab") as file:
+            for stream, listed in chunks.items():
+                for run in together(listed):
+                    start = file.tell()
+                    file.write(_streamed(run))
+                    self._parts.setdefault(stream, []).append((start, file.tell() - start))
+
+    def taken(self, stream: str, *, since: int) -> list[Chunk]:
+        """Return chunks that have those of a stream, from a place on."""
+        return [
+            Chunk(0, 0, KEPT, _SHAPE, since, 1, file=str(self._path), start=start, size=size)
+            for start, size in self._parts.pop(stream, [])
+        ]
+
+
+class ArrivingTables:
+    """The tables that are on their way. streams: the table of each stream. Its methods do not wait."""
+
+    def __init__(
+        self, reader: ReplicationSetup, later: LaterTables, streams: Mapping[str, PublishedTable], floor: int
+    ) -> None:
+        self.floor = floor
+        """The place from which on the server is to keep its log."""
+        self.failure: BaseException | None = None
+        self.streams: Final = streams
+        self._reader: Final = reader
+        self._later: Final = later
+        self._point = 0
+        self._reading: SnapshotReading | None = None
+        self._whole = self._stopped = False
+        self._idle_since = time.monotonic()
+        later.tidy()
+        self._maker: Final = LogSender(reader.place, f"{reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
+        self._maker.make(kind="TEMPORARY")
+
+    def go_on(self, reached: int) -> bool:
+        """Go on a little; return whether the tables may join once the stream is beyond `reached`.
+
+        Raises what keeps their rows from being read.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if not self._point and (made := self._maker.made(_LOOKS)) is not None:
+            self._point, name = made
+            self.floor = self._point
+            self._begin(name)
+        if self._whole and time.monotonic() - self._idle_since > _IDLE:
+            self._idle_since = time.monotonic()
+            nudged(self._reader.place)
+        return self._whole and reached >= self._point
+
+    def joined(self, place: int) -> list[JoinedTable]:
+        """Return the tables as they join at a place."""
+        reading, at = self._reading, time.time_ns() // 1000
+        assert reading is not None  # noqa: S101 - they are whole
+        return [
+            JoinedTable(
+                str(table), stream, table.oid, self._point, place, at, reading.shapes[stream], reading.pieces[stream],
+                self._later.attempt,
+            )
+            for stream, table in self.streams.items()
+        ]  # fmt: skip
+
+    def close(self) -> None:
+        """Give it up. Does not wait."""
+        self._stopped = True
+        with suppress(Exception):
+            self._maker.close()
+
+    def _begin(self, name: str) -> None:
+        reader = self._reader
+        columns = {stream: reader.columns[str(table)] for stream, table in self.streams.items()}
+        streams = {stream: (table, columns[stream]) for stream, table in self.streams.items()}
+        folder, at = SourceFolder(str(self._later.files / self._later.attempt)), self._point
+        task = SnapshotTask(
+            reader.place, folder, reader.publication, reader.slot, name, at, at, streams, reader.connections
+        )
+        self._reading = reading = SnapshotReading(task)
+        threading.Thread(target=self._read, args=(reading,), name="later rows", daemon=True).start()
+
+    def _read(self, reading: SnapshotReading) -> None:
+        """Have the rows read, in a thread: taking a lock on a table may take long."""
+        try:
+            while not self._stopped:
+                if reading.steps.go_on(_STEP):
+                    self._whole = True
+                    self._maker.close()
+                    return
+        except BaseException as error:  # noqa: BLE001 - it is raised where the source goes on
+            self.failure = error
+        finally:
+            with suppress(Exception):
+                reading.steps.close()
+
+
+def given_later(table: JoinedTable, changes: Iterable[Chunk]) -> list[pa.RecordBatch]:
+    """Return what a table gives when it joins: its first rows, and the changes that were set aside."""
+    first = [
+        Chunk(0, 0, KEPT, _SHAPE, 0, 1, data=_streamed([_piece(table, number)]))
+        for number in range(len(table.pieces))
+    ]
+    return [
+        batch_of([Chunk(table.place - 1, table.at, one.kind, one.shape, one.first, 1, data=one.data, file=one.file,
+                        start=one.start, size=one.size)])
+        for one in (*first, *changes)
+    ]  # fmt: skip
+
+
+def _piece(table: JoinedTable, number: int) -> Chunk:
+    piece = table.pieces[number]
+    return Chunk(
+        table.since - 1, table.at, SNAPSHOT, table.shape, piece.first, piece.count, data=piece.without.encode(),
+        file=piece.file, start=piece.start, size=piece.size,
+    )  # fmt: skip
+
+
+def _streamed(chunks: Sequence[Chunk]) -> bytes:
+    sink = pa.BufferOutputStream()
+    batch = batch_of(chunks)
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())

@@ -1,0 +1,77 @@
+"""What a subscription works with: the database, the tables, the slot, and how to look at them.
+
+Invariant: what `see` and `check` let pass can be followed without loss, as far as the catalog tells.
+
+>>> from tidegauge.sources.postgres.server import DistantServer
+>>> from tidegauge.sources.postgres.sessions import DatabasePlace
+>>> place = DatabasePlace("postgresql://ada@db/shop", None)
+>>> tables = {"orders": ("public", "orders")}
+>>> ReplicationSetup(DistantServer(place), place, "shop", "shop", tables, {}, SourceFolder("pg"), 2).names
+{'public.orders': 'orders'}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.postgres.catalog import CatalogLook
+from tidegauge.sources.postgres.checks import changed_tables, check_server, check_tables
+from tidegauge.sources.postgres.server import AnsweringServer
+from tidegauge.sources.postgres.sessions import DatabasePlace
+
+__all__ = ["ReplicationSetup"]
+
+_AGAIN: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSetup:
+    """What a subscription works with. place: for those who read first rows. tables: schema and name of the table of
+    each stream."""
+
+    server: AnsweringServer
+    place: DatabasePlace
+    publication: str
+    slot: str
+    tables: Mapping[str, tuple[str, str]]
+    columns: Mapping[str, pa.Schema]
+    folder: SourceFolder
+    connections: int
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The streams, by the whole names of their tables."""
+        return {".".join(place): stream for stream, place in self.tables.items()}
+
+    def see(self, *, patience: float = 0.0) -> CatalogLook:
+        """Look at the catalog, and raise what keeps the server from being followed.
+
+        patience: seconds to wait for the server to see that the last reader of the slot has gone.
+        """
+        server = self.server
+        until = server.monotonic() + patience
+        with server.looking() as look:
+            while True:
+                found = look(self.publication, list(self.tables.values()), self.slot)
+                if found.slot is None or found.slot.active is None or server.monotonic() > until:
+                    break
+                server.sleep(_AGAIN)
+        check_server(self.place.shown, found)
+        return found
+
+    def check(self, found: CatalogLook, oids: Mapping[str, int]) -> Mapping[str, str]:
+        """Return the tables that are not those that were declared, with why; raise what keeps others from it.
+
+        oids: the server's numbers of them, as far as known.
+        """
+        declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
+        changed = changed_tables(oids, declared, found)
+        others = tuple(table for table in found.tables if str(table) not in changed)
+        missing = tuple(name for name in found.missing if name not in changed)
+        check_tables(self.place.shown, self.publication, replace(found, tables=others, missing=missing))
+        return changed

@@ -1,0 +1,140 @@
+"""The tables of one connection that came later: which are on their way, and what they give where they join.
+
+Invariant: what a table gives where it joins is durable (`later`) before it is given; and the server keeps its log
+from the place of its first rows on until every output has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost, TableTakenBack
+from tidegauge.remap.fromtime.lsn import Lsn
+from tidegauge.sources.database.folder import LogBeginning
+from tidegauge.sources.postgres.arriving import ArrivingTables, KeptChunks, given_later
+from tidegauge.sources.postgres.catalog import PublishedTable
+from tidegauge.sources.postgres.followed import ReplicationSetup
+from tidegauge.sources.postgres.gathering import Gathering, LaterPlaces
+from tidegauge.sources.postgres.later import JoinedTable, LaterTables
+
+__all__ = ["JoiningTables"]
+
+
+class JoiningTables:
+    """These tables. Its methods do not wait."""
+
+    def __init__(self, reader: ReplicationSetup, identity: str, incarnation: int) -> None:
+        self._reader: Final = reader
+        self._later: Final = LaterTables(reader.folder, identity, incarnation)
+        self._kept: Final = KeptChunks(self._later.chunks)
+        self._waiting: dict[str, JoinedTable] = {}
+        """The tables that join at a place that is yet to come, by stream."""
+        self._arriving: ArrivingTables | None = None
+
+    @property
+    def oids(self) -> dict[str, int]:
+        """The server's numbers of the tables that joined."""
+        return {one.table: one.oid for one in self._declared}
+
+    @property
+    def floor(self) -> int | None:
+        """The place from which on the server is to keep its log for them, None where it need not."""
+        places = [self._later.held, None if self._arriving is None else self._arriving.floor]
+        return min((one for one in places if one is not None), default=None)
+
+    @property
+    def coming(self) -> bool:
+        """Whether tables are on their way, whose place is yet to come."""
+        return self._arriving is not None
+
+    @property
+    def _declared(self) -> list[JoinedTable]:
+        return [one for name, one in self._later.joined.items() if name in self._reader.names]
+
+    def take_out(self, record: LogBeginning, place: int) -> None:
+        """Note the tables that are not declared any more. Raises `TableTakenBack` for one that was taken out."""
+        names, left = self._reader.names, self._later.left
+        for table in names:
+            if table in left:
+                raise TableTakenBack(table=table, source=self._reader.place.shown, place=str(Lsn(left[table])))
+        for table in {*record.oids, *self._later.joined} - names.keys() - left.keys():
+            self._later.leave(table, place)
+
+    def forget(self) -> None:
+        """Forget all of it: the source begins anew, with all tables that it has."""
+        self._later.forget()
+
+    def later(self, record: LogBeginning | None) -> set[str]:
+        """Return the streams that came later. record: where the source began, None where that is not known."""
+        if record is None or not record.point or not record.oids:
+            return set()
+        return {stream for name, stream in self._reader.names.items() if name not in record.oids}
+
+    def begin(self, lsn: int) -> int:
+        """Begin to wait for those that join after a place; return where the stream is to begin for them.
+
+        Raises `SnapshotLost`, `PastAcknowledged`.
+        """
+        shown, folder = self._reader.place.shown, self._reader.folder
+        self._waiting = {one.stream: one for one in self._declared if one.place > lsn}
+        for one in self._waiting.values():
+            if one.done:
+                raise PastAcknowledged(source=shown, confirmed=str(Lsn(folder.told())), needed=str(Lsn(lsn)))
+            if not one.whole:
+                detail = f"files of {one.table} are missing in {folder.path}"
+                raise SnapshotLost(source=shown, lsn=str(Lsn(one.since)), detail=detail)
+        return min([lsn, *(one.since for one in self._waiting.values())])
+
+    def places(self, lsn: int, coming: Mapping[str, PublishedTable]) -> dict[str, LaterPlaces]:
+        """Return what a stream from a place on is to know. coming: the tables that are on their way."""
+        known = {one.stream: LaterPlaces(one.since, one.place) for one in self._declared}
+        return {**known, **{stream: LaterPlaces(lsn) for stream in coming if stream not in known}}
+
+    def arrive(self, later: Mapping[str, PublishedTable], floor: int) -> None:
+        """Begin to read the first rows of those that have not joined."""
+        joined = {one.stream for one in self._declared}
+        coming = {stream: table for stream, table in later.items() if stream not in joined}
+        if coming:
+            self._arriving = ArrivingTables(self._reader, self._later, coming, floor)
+
+    def go_on(self, reached: int) -> bool:
+        """Go on a little; return whether tables may join at a place. Raises what keeps rows from being read."""
+        return self._arriving is not None and self._arriving.go_on(reached)
+
+    def set_aside(self, gathering: Gathering) -> None:
+        """Keep the chunks that wait in a file. Raises `OSError`."""
+        self._kept.keep(gathering.set_aside())
+
+    def join(self, gathering: Gathering) -> list[JoinedTable]:
+        """Have tables join at the place reached, which is beyond all that was given; return them."""
+        if self._arriving is None or not self._arriving.go_on(gathering.reached):
+            return []
+        joined = self._arriving.joined(gathering.reached)
+        self._later.join(joined)
+        for one in joined:
+            gathering.join(one.stream, one.oid, one.place)
+            self._waiting[one.stream] = one
+        self._arriving = None
+        return joined
+
+    def given(self, gathering: Gathering) -> list[tuple[str, pa.RecordBatch]]:
+        """Return what the tables give that join before the place reached."""
+        self.set_aside(gathering)
+        found: list[tuple[str, pa.RecordBatch]] = []
+        for stream, one in list(self._waiting.items()):
+            if one.place <= gathering.reached:
+                del self._waiting[stream]
+                found += [(stream, batch) for batch in given_later(one, self._kept.taken(stream, since=one.since))]
+        return found
+
+    def settle(self, before: int) -> None:
+        """Take in that every output has everything before a place."""
+        self._later.settle(before)
+
+    def close(self) -> None:
+        """Give up the reading of rows."""
+        if self._arriving is not None:
+            self._arriving.close()

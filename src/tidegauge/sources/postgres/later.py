@@ -1,0 +1,168 @@
+"""Tables that came to a source after it had begun: the durable record of each, made before a row of it is given.
+
+    since    the place of its first rows: they are the table there
+    place    where it joins the other tables: its first rows, and what changed from `since` up to here, come together,
+             at the place before this one; from here on its changes come as those of all tables do
+
+So the table exists from the epoch on that has the place before `place`, and there it is the database's table. It has
+nothing of earlier epochs.
+
+Invariant. A table that has a `place` has it for ever, and its first rows are the files that are named here. A table
+that was taken out is never followed again: its changes since were ignored.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as path:
+...     later = LaterTables(SourceFolder(path), "server 1", 0)
+...     later.join([JoinedTable("shop.users", "users", 7, since=64, place=96, at=0, shape="", pieces=(), files="a")])
+...     later.leave("shop.orders", 128)
+...     found = LaterTables(SourceFolder(path), "server 1", 0)
+...     found.joined["shop.users"].place, found.left, LaterTables(SourceFolder(path), "server 2", 0).joined
+(96, {'shop.orders': 128}, {})
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tidegauge.errors.postgressource import FolderDamaged
+from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
+
+__all__ = ["JoinedTable", "LaterTables", "joined_places"]
+
+_FILE: Final = "later.json"
+_ONE_AT_A_TIME: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedTable:
+    """A table that came later. oid: the server's number. at: when its rows were read, in microseconds since 1970.
+    files: the folder of these. done: every output has them, and they are gone."""
+
+    table: str
+    stream: str
+    oid: int
+    since: int
+    place: int
+    at: int
+    shape: str
+    pieces: tuple[SnapshotPiece, ...]
+    files: str
+    done: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether its files are there."""
+        return all(one.there for one in self.pieces)
+
+
+@dataclass(slots=True)
+class LaterTables:
+    """The tables that came later, and those that were taken out, of one server and one incarnation of the source."""
+
+    folder: SourceFolder
+    identity: str
+    incarnation: int
+    joined: dict[str, JoinedTable] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    attempt: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    """What the files of this connection are called."""
+
+    def __post_init__(self) -> None:
+        self._read()
+
+    def _read(self) -> None:
+        said = _noted(self.folder)
+        if (said.get("identity"), said.get("incarnation")) == (self.identity, self.incarnation):
+            self.joined.update({one["table"]: _joined(one) for one in said["joined"]})
+            self.left.update(said["left"])
+
+    def join(self, tables: Iterable[JoinedTable]) -> None:
+        """Keep that tables join."""
+        with self._anew():
+            self.joined.update({one.table: one for one in tables})
+
+    def leave(self, table: str, place: int) -> None:
+        """Keep that a table was taken out: it has all before a place, at most."""
+        with self._anew():
+            self.left[table] = place
+
+    def forget(self) -> None:
+        """Forget all of it: the source begins anew, with all tables that it has."""
+        if self.joined or self.left:
+            with self._anew():
+                self.joined.clear()
+                self.left.clear()
+            self.tidy()
+
+    def settle(self, before: int) -> None:
+        """Take in that every output has everything before a place: remove the files that are not needed any more."""
+        over = {name: replace(one, pieces=(), done=True) for name, one in self.joined.items() if one.place <= before}
+        if any(not self.joined[name].done for name in over):
+            self.join(over.values())
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Remove the files of tables that no output waits for, and the chunks that other connections set aside."""
+        needed = {one.files for one in self.joined.values() if not one.done}
+        under_way = {self.attempt} - {one.files for one in self.joined.values()}
+        for path in self.files.iterdir() if self.files.is_dir() else ():
+            if path.name in needed or path.stem in under_way:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif not needed:
+                path.unlink(missing_ok=True)
+
+    @property
+    def files(self) -> Path:
+        """Where their files are, each attempt's in a folder of its own."""
+        return Path(self.folder.path, "later")
+
+    @property
+    def chunks(self) -> Path:
+        """The file of the chunks that are set aside."""
+        return self.files / f"{self.attempt}.chunks"
+
+    @property
+    def held(self) -> int | None:
+        """The place from which on the server is to keep its log for them, None where it need not."""
+        return min(
+            (one.since for name, one in self.joined.items() if not (one.done or name in self.left)), default=None
+        )
+
+    @contextmanager
+    def _anew(self) -> Iterator[None]:
+        """Change the present record: a connection that is given up may still be at its last call."""
+        with _ONE_AT_A_TIME:
+            self._read()
+            yield
+            self._keep()
+
+    def _keep(self) -> None:
+        joined = [asdict(one) for one in self.joined.values()]
+        said = {"identity": self.identity, "incarnation": self.incarnation, "joined": joined, "left": self.left}
+        self.folder.note(_FILE, said, durable=True)
+
+
+def joined_places(folder: SourceFolder) -> dict[str, int]:
+    """Return the places at which tables joined, by their streams. Raises `FolderDamaged`."""
+    return {one["stream"]: one["place"] for one in _noted(folder).get("joined", [])}
+
+
+def _noted(folder: SourceFolder) -> dict[str, Any]:
+    try:
+        said = folder.noted(_FILE)
+        return {} if said is None else {**said, "joined": list(said["joined"]), "left": dict(said["left"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise FolderDamaged(path=str(Path(folder.path, _FILE)), detail=f"{type(error).__name__}: {error}") from error
+
+
+def _joined(said: dict[str, Any]) -> JoinedTable:
+    return JoinedTable(**{**said, "pieces": tuple(SnapshotPiece(**one) for one in said["pieces"])})
