@@ -27,6 +27,7 @@ __all__ = [
     "SinkBroke",
     "SourceBroke",
     "StorageFailed",
+    "StreamRecordUnparsable",
     "TransformFailed",
     "UnknownOperation",
     "WrongBatch",
@@ -58,6 +59,20 @@ class RecordUnparsable(Definite):
         "correct the file's producer, or collect such records: flow.sink('bad_{source}', {source}.errors, ...); the "
         "record's epoch is then run again. To go on without this one: tidegauge skip FLOW {source} PARTITION "
         "{position} END"
+    )
+
+
+class StreamRecordUnparsable(RecordUnparsable):
+    """A record of one stream, of a source with several, that cannot be decoded."""
+
+    code = "TG-0968"
+    of_stream = True
+    cause = "a value that its column in Arrow cannot hold, or another format; see the reference of the source"
+    remedy = (
+        "the outputs of this stream end before this record, and others go on. Collect such records: "
+        "flow.sink('bad_{source}', {source}.errors, ..., start=EPOCH), with the first epoch that these outputs lack "
+        "(tidegauge status), and run the flow again. Or drop them (tidegauge outputs drop FLOW OUTPUT): until then "
+        "upstream keeps its log for them"
     )
 
 

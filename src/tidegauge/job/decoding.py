@@ -22,7 +22,13 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tidegauge.errors.base import Definite, TidegaugeError
-from tidegauge.errors.engine import ReadFailed, RecordUnparsable, SourceBroke, UnknownOperation
+from tidegauge.errors.engine import (
+    ReadFailed,
+    RecordUnparsable,
+    SourceBroke,
+    StreamRecordUnparsable,
+    UnknownOperation,
+)
 from tidegauge.job.functions import channel_of, columns_of, conform, said
 from tidegauge.job.past import PastSplit
 from tidegauge.job.report import Report
@@ -192,7 +198,9 @@ class _BadRecords:
             self.size += len(record.raw) + len(record.key or b"")
             return
         raw = record.raw[:_RAW_SHOWN]
-        kind = UnknownOperation if record.code == UnknownOperation.code else RecordUnparsable
+        of_stream = getattr(self.split, "stream", "")
+        kind = StreamRecordUnparsable if of_stream else RecordUnparsable
+        kind = UnknownOperation if record.code == UnknownOperation.code else kind
         self.first = self.first or kind(
             source=self.read.name,
             place=_place(self.split) if record.partition == self.split.partition else record.partition,

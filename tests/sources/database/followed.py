@@ -12,8 +12,13 @@ import tidegauge as tg
 __all__ = ["by_key", "caught_up", "flow_of", "held", "log", "shown"]
 
 
-def flow_of(name: str, root: Path, source: Any, tables: Mapping[str, str], *, errors: bool = False) -> tg.Dataflow:
-    """Return a flow that keeps tables, each by its key, and their changes. errors: whether bad records are kept."""
+def flow_of(
+    name: str, root: Path, source: Any, tables: Mapping[str, str], *, errors: bool = False, start: int | None = None
+) -> tg.Dataflow:
+    """Return a flow that keeps tables, each by its key, and their changes.
+
+    errors: whether bad records are kept, from the epoch `start` on.
+    """
     flow = tg.Dataflow(name, store=f"sqlite:///{root}/flow.db", tick=0.05)
     db = flow.source("db", source)
     for table, key in tables.items():
@@ -21,7 +26,7 @@ def flow_of(name: str, root: Path, source: Any, tables: Mapping[str, str], *, er
         flow.sink(table, db.table(table), sink)
         flow.sink(f"{table}_log", db.table(table).changelog("op"), tg.ParquetSink(str(root / f"{table}_log")))
     if errors:
-        flow.sink("bad", db.errors, tg.ParquetSink(str(root / "bad")))
+        flow.sink("bad", db.errors, tg.ParquetSink(str(root / "bad")), start=start)
     return flow
 
 

@@ -54,8 +54,8 @@ class Shop:
         }
         return tg.PostgresSource(self.dsn, **{**given, **options})
 
-    def flow(self, *, errors: bool = False, **options: Any) -> tg.Dataflow:
-        return flow_of("shop", self.root, self.source(**options), self.tables, errors=errors)
+    def flow(self, *, errors: bool = False, start: int | None = None, **options: Any) -> tg.Dataflow:
+        return flow_of("shop", self.root, self.source(**options), self.tables, errors=errors, start=start)
 
     def catch_up(self, **options: Any) -> tg.Dataflow:
         return caught_up(self.flow(**options))

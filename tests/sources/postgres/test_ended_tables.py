@@ -14,6 +14,7 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.engine import StreamRecordUnparsable
 from tidegauge.errors.postgressource import SourceTableTruncated, TableChanged, ValueUnfit
 from tidegauge.sources.postgres.progress import RowsProgress
 
@@ -55,6 +56,27 @@ def test_a_truncate_ends_the_outputs_of_its_table_alone(shop: Shop) -> None:
     with pytest.raises(TidegaugeError):
         shop.catch_up()
     assert {one.state for one in tg.status(shop.flow()).outputs} == {"failed"}
+
+
+@pytest.mark.parametrize("value", ["infinity", "-infinity", "0044-03-15 BC", "12345-01-01"])
+def test_a_value_that_its_column_cannot_hold_ends_the_outputs_of_its_table_until_it_is_collected(
+    shop: Shop, value: str
+) -> None:
+    shop.catch_up()
+    shop.do("INSERT INTO orders VALUES (11, 'last', NULL)")
+    shop.do(f"INSERT INTO orders VALUES (12, 'bad', '{value}')", "INSERT INTO users VALUES (1, 'ada')")
+    shop.do("INSERT INTO orders VALUES (13, 'behind', NULL)", "INSERT INTO users VALUES (2, 'bob')")
+    assert {error.code for error in ended(shop).values()} == {StreamRecordUnparsable.code}
+    shop.do("INSERT INTO users VALUES (3, 'eve')")
+    ended(shop)
+    flow = shop.flow()
+    assert shop.held(flow, "users") == shop.there("users")
+    assert {row["id"] for row in shop.held(flow, "orders")} <= set(range(1, 12))
+    [first] = {one.upper for one in tg.status(flow).outputs if one.state == "failed"}
+    flow = shop.flow(errors=True, start=first)
+    flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
+    assert {row["id"] for row in shop.held(flow, "orders")} == {*range(1, 12), 13}
+    assert [row["code"] for row in tg.read_arrow(flow, "bad").to_pylist()] == [ValueUnfit.code]
 
 
 @pytest.mark.parametrize("end", ["TRUNCATE orders", "DROP TABLE orders"])
