@@ -7,6 +7,7 @@ off): it outlives a stop and a start, not a power cut. Each `place` is a schema 
 
 from __future__ import annotations
 
+import copy
 import glob
 import os
 import pwd
@@ -115,6 +116,21 @@ class Server:
         self.start()
         self.query("CREATE ROLE ada LOGIN PASSWORD 'hunter2'")
         self.query("CREATE DATABASE shop OWNER ada")
+
+    def standby(self) -> Server:
+        """A standby that follows this server, from now on: one more to be stopped."""
+        with (self.data / "pg_hba.conf").open("a") as access:
+            access.write("local replication all trust\n")
+        self.query("SELECT pg_reload_conf()")
+        made = copy.copy(self)
+        made.port, made.folder = 0, Path(tempfile.mkdtemp(prefix="tidegauge-postgres-"))
+        made.data = made.folder / "data"
+        if self._user:
+            shutil.chown(made.folder, self._user["user"])
+        where = ["-h", self.folder, "-p", str(self.port), "-U", "postgres"]
+        made._run([self.programs / "pg_basebackup", "-D", made.data, "-R", "--checkpoint=fast", "--no-sync", *where])
+        made.start()
+        return made
 
     def start(self) -> None:
         """Begin to serve, on the port as before if it had one."""
