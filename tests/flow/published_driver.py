@@ -21,7 +21,7 @@ from tidegauge.sinks.iceberg import change
 from tidegauge.sinks.iceberg.table import IcebergTable
 
 PATIENCE = 0.3
-"""Seconds for which the slow table waits for the quick one: at the end nothing comes any more."""
+"""Seconds for which the slow table waits for a commit of the quick one to begin: at the end none comes any more."""
 
 
 def make(root: Path) -> tg.Dataflow:
@@ -36,15 +36,19 @@ def make(root: Path) -> tg.Dataflow:
 
 def slowly() -> Any:
     """Make one table slow, until what is returned is stopped."""
-    commit, quick = IcebergTable.commit, threading.Event()
+    commit, begun, under_way = IcebergTable.commit, threading.Event(), threading.Lock()
 
     def slow(self: Any, *args: Any, **named: Any) -> None:
-        if self._output.output == "slow":
-            quick.clear()
-            quick.wait(PATIENCE)
-        commit(self, *args, **named)
         if self._output.output == "quick":
-            quick.set()
+            with under_way:
+                begun.set()
+                commit(self, *args, **named)
+            return
+        begun.clear()
+        if under_way.locked() or begun.wait(PATIENCE):
+            with under_way:
+                pass
+        commit(self, *args, **named)
 
     patched = mock.patch.object(IcebergTable, "commit", slow)
     patched.start()
