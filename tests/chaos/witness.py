@@ -22,6 +22,7 @@ from tests.chaos.evidence import (
 )
 from tests.chaos.flow import KEYS, Place
 from tests.chaos.writers import TopicWriter
+from tests.waiting import eventually
 
 from tidegauge.testing import Endpoint
 from tidegauge.testing.simulation.checks import Checks
@@ -90,14 +91,8 @@ class Witness:
         return self.away or self._checks.state()
 
     def at_the_end(self) -> None:
-        """Look at everything once more: nobody writes, nobody drives, everybody answers. Raises `Broken`, `Away`."""
-        self._topic.ask_told()
-        with self._store.at_one_instant():
-            self._topic.ask_ends()
-            self._checks.at_the_end(orderly=True)
-            upper = self._by_key()
-            if lacking := [epoch for epoch in self._tables.rows("orders")["_epoch"].to_pylist() if epoch >= upper]:
-                raise Broken("a table by key has every record", f"it has those before {upper}, and not {lacking[:5]}")
+        """Look at everything once more, once everybody answers: nobody writes, nobody drives. Raises `Broken`."""
+        eventually(lambda: self._asked(self._whole), within=60, otherwise=self.state)
 
     def cleared(self) -> None:
         """Look for files that are left of drivers that were killed. Raises `Broken`."""
@@ -121,6 +116,13 @@ class Witness:
             raise self._checks.broken
         self._checks.read(self._random)
         self._by_key()
+        return True
+
+    def _whole(self) -> bool:
+        self._checks.at_the_end(orderly=True)
+        upper = self._by_key()
+        if lacking := [epoch for epoch in self._tables.rows("orders")["_epoch"].to_pylist() if epoch >= upper]:
+            raise Broken("a table by key has every record", f"it has those before {upper}, and not {lacking[:5]}")
         return True
 
     def _by_key(self) -> int:
