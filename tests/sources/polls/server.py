@@ -104,9 +104,6 @@ def served(certificate: Path | None = None) -> Iterator[Served]:
         daemon_threads = True
         address_family = socket.AF_INET
 
-        def handle_error(self, *_args: Any) -> None:
-            pass
-
     with Server(("127.0.0.1", 0), Handler) as server:
         this.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
         if certificate:
