@@ -240,8 +240,8 @@ def columns_of(source: str, table: FollowedTable, only: Sequence[str] | None = N
             f"its foreign key {table.cascades[0]!r} changes rows (CASCADE, SET NULL), and the log does not have them"
         )
         raise unfit(detail, "let the application change these rows, and the foreign key RESTRICT")
-    if table.generated:
-        raise unfit(f"its column {table.generated[0]!r} is computed (VIRTUAL)", "make it PERSISTENT, or drop it")
+    if computed := [name for name in table.generated if only is None or name in only]:
+        raise unfit(f"its column {computed[0]!r} is computed (VIRTUAL)", "make it PERSISTENT, or drop it")
     if not table.key:
         raise BinlogKeyMissing(table=str(table), source=source)
     found = []

@@ -58,9 +58,9 @@ def layout(column: ShapeColumn) -> tuple[int, int] | None:
     if kind == 246:
         whole, scale = (meta >> 8) - (meta & 0xFF), meta & 0xFF
         return _DIGITS[whole % 9] + whole // 9 * 4 + scale // 9 * 4 + _DIGITS[scale % 9], 0
-    if kind in (15, 254):
+    if kind in (15, 141, 254):  # 140 and 141 are compressed: their values are skipped
         return 0, 1 if meta < 256 else 2
-    if kind in (252, 255):
+    if kind in (140, 252, 255):
         return 0, meta
     if kind in (247, 248):
         return meta, 0

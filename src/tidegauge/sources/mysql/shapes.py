@@ -26,7 +26,8 @@ __all__ = ["LoggedTable", "ShapeColumn", "shape_of"]
 _META: Final = {4: 1, 5: 1, 249: 1, 250: 1, 251: 1, 252: 1, 255: 1, 245: 1, 15: 2, 16: 2, 246: 2, 253: 2, 254: 2}
 _META_TIMES: Final = {17: 1, 18: 1, 19: 1, 140: 1, 141: 2, 247: 2, 248: 2}
 _SIGNED: Final = frozenset({1, 2, 3, 4, 5, 8, 9, 13, 246})
-_TEXTUAL: Final = frozenset({15, 249, 250, 251, 252, 253, 254})
+_TEXTUAL: Final = frozenset({15, 140, 141, 249, 250, 251, 252, 253, 254, 255})
+"""Types that have a charset in the log: compressed ones and shapes, such as points, have one as well."""
 Names = Callable[[Sequence[int], Sequence[int]], tuple[Sequence["ShapeColumn"], tuple[int, ...]]]
 _ENUM, _SET, _STRING = 247, 248, 254
 
