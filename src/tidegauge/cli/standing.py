@@ -152,6 +152,8 @@ def _begun(found: Iterable[OutputReport]) -> list[Text]:
     for name, start in [(output.name, output.start) for output in found if output.start is not None]:
         if start.said != WITH_SOURCE:
             said.append(f"{name}: begins at epoch {start.epoch} (start={start.said})")
+        elif start.epoch:
+            said.append(f"{name}: begins at epoch {start.epoch}, with its stream, which came later than its source")
         if start.past is not None and start.stamps is not None:
             why = "these were compacted" if start.stamps.said == FAITHFUL.said else f"timestamps={start.stamps.said}"
             said.append(f"{name}: all rows up to epoch {start.stamp} have that epoch ({why})")

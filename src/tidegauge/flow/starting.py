@@ -71,7 +71,7 @@ def settled(
         if start is None and table.upper and not known.held:
             with suppress(DamagedHistory):  # a flow that names a start is then refused, as the store knows of none
                 start = told(name, table.links())
-        _check_known(plan, flow.sources[plan.source], start)
+        _check_known(plan, flow.sources[plan.source], start, table)
         if table.upper:
             _check(plan, start)
         else:
@@ -139,9 +139,15 @@ def _later(source: object) -> Mapping[str, Frontier | None]:
     return inner.later() if isinstance(inner, LaterStreams) else {}
 
 
-def _check_known(plan: OutputPlan, source: object, start: StartRecord | None) -> None:
-    """Raise `StreamForgotten` where an output begins with a stream that came later, and the source knows it not."""
-    if start is not None and start.said == WITH_SOURCE and start.epoch and plan.channel not in _later(source):
+def _check_known(plan: OutputPlan, source: object, start: StartRecord | None, table: Table) -> None:
+    """Raise `StreamForgotten` where an output begins with a stream that came later, and the source knows it not.
+
+    Or where it knows less of it than the table: the stream is yet to join, and the table has rows of it.
+    """
+    later = _later(source)
+    came = start is not None and start.said == WITH_SOURCE and bool(start.epoch)
+    known = plan.channel in later
+    if (came and not known) or (known and later[plan.channel] is None and table.upper and table.volume().rows):
         raise StreamForgotten(output=plan.name, source=plan.source, stream=plan.channel)
 
 

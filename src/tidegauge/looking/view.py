@@ -33,6 +33,7 @@ from tidegauge.looking.asof import AsOf, published_epoch
 from tidegauge.looking.inspect import holds, opened
 from tidegauge.objects.reading import parquet_rows
 from tidegauge.operations import OP
+from tidegauge.remap.start import WITH_SOURCE
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.layout.values import PartitionValues, constants
 from tidegauge.sinks.protocol import Identified, Replaceable, Resident, Table
@@ -127,7 +128,8 @@ def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoc
         raise EpochBelowSince(source=source, epoch=epoch, since=since)
     start = loaded.outputs[output].start
     if start is not None and max(epoch, 0) < start.epoch:
-        raise BeforeStart(output=output, start=start.epoch, said=start.said, as_of=epoch)
+        said = "None" if start.said == WITH_SOURCE else start.said
+        raise BeforeStart(output=output, start=start.epoch, said=said, as_of=epoch)
     if start is not None and start.stamps is not None and max(epoch, 0) < start.stamp:
         raise WithinPast(output=output, stamp=start.stamp, said=start.stamps.said, as_of=epoch)
     held = holds(loaded, source, loaded.outputs[output].reached(table_upper))

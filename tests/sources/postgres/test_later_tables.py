@@ -21,6 +21,7 @@ from tests.postgres import Server
 from tests.sources.database.followed import shown
 from tests.sources.postgres import driver
 from tests.sources.postgres.shop import Shop
+from tests.sources.postgres.test_held_back import said
 from tests.sources.postgres.test_machine import SUM, Machine, bound, possible, told
 from tests.sources.postgres.test_refusals import SPREAD, connected, released
 from tests.waiting import eventually
@@ -82,7 +83,8 @@ def test_a_table_that_is_added_has_all_its_rows_and_every_change_since(shop: Sho
         assert shop.held(flow, table) == shop.there(table)
     assert [row["op"] for row in shop.log(flow, "users")][1000:] == ["update", "delete"]
     assert not list((shop.root / "pg/shop/db/later").iterdir())
-    with pytest.raises(BeforeStart):
+    assert "users: begins at epoch" in said(tg.status(flow))
+    with pytest.raises(BeforeStart, match=r"start=None"):
         tg.read_arrow(flow, "users", as_of=0)
     assert len(shop.held(flow, "orders", as_of=0)) == 5
 
@@ -141,6 +143,7 @@ def test_what_changes_while_rows_are_read_is_given_where_the_table_joins_and_alw
     changes = ["UPDATE users SET name = 'after' WHERE id = 2", "DELETE FROM users WHERE id = 3"]
     first = given(before_it_goes_on=changes)
     assert first[1]["_op"].to_pylist() == ["insert"] * 1000 + ["update", "delete"]
+    assert first[1]["_sequence"].to_pylist() == sorted(first[1]["_sequence"].to_pylist())
     shop.do("UPDATE users SET name = 'later' WHERE id = 2")
     assert given(first[0]) == first
 
@@ -177,6 +180,21 @@ def test_a_source_whose_folder_is_gone_does_not_take_an_added_table_for_an_old_o
     add_users(shop)
     shop.catch_up()
     shutil.rmtree(shop.root / "pg")
+    with pytest.raises(StreamForgotten, match="users"):
+        shop.catch_up()
+    del shop.tables["users"]
+    shop.do("INSERT INTO orders VALUES (7, 7)")
+    flow = shop.catch_up()
+    assert shop.held(flow, "orders") == shop.there("orders")
+
+
+def test_a_folder_that_was_put_back_to_before_the_table_joined_does_not_give_its_rows_again(shop: Shop) -> None:
+    shutil.copytree(shop.root / "pg", shop.root / "backup")
+    add_users(shop)
+    shop.catch_up()
+    shutil.rmtree(shop.root / "pg")
+    shutil.copytree(shop.root / "backup", shop.root / "pg")
+    shop.do("DELETE FROM users WHERE id = 1")
     with pytest.raises(StreamForgotten, match="users"):
         shop.catch_up()
     del shop.tables["users"]
