@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
 from tidegauge.testing.simulation.tables.lake import applied
 from tidegauge.testing.simulation.upstream import PUSH_POINTS
 from tidegauge.testing.simulation.upstream.database.sender import DATABASE_POINTS
+from tidegauge.testing.simulation.upstream.database.texts import messages
 from tidegauge.testing.simulation.world import World
 
 ENDS = 4.0
@@ -104,6 +106,22 @@ def test_a_death_while_the_first_rows_are_read_makes_the_slot_anew() -> None:
     assert len(world.opened) == 2
     assert world.trace.text().count("db: make slot") == 2
     assert same_as_the_database(world) > 0
+
+
+def test_transactions_go_through_files_in_some_worlds_and_leave_texts_out_in_others() -> None:
+    kinds = set()
+    for seed in range(6):
+        world = lived(Fault("crash", "db: received", 6), seed=seed)
+        upstream = world.upstreams["db"]
+        assert same_as_the_database(world) > 0
+        filed = Path(upstream.folder.path, "spill").is_dir()
+        log, tables = upstream.log.database.log, upstream.log.database.tables
+        sizes = [
+            sum(len(message) for one in log for message in messages(one, 0, tables, set(), sparing=sparing))
+            for sparing in (True, False)
+        ]
+        kinds.add((filed, upstream.log.sparing and sizes[0] < sizes[1]))
+    assert kinds >= {(True, False), (False, True)}
 
 
 def test_a_slot_that_is_gone_is_told_and_nothing_is_passed_over() -> None:

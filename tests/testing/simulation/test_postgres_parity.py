@@ -187,6 +187,7 @@ class SimulatedSide(Side):
             for number, name in enumerate(TABLES)
         ]
         self.log = PostgresLog(tables, VirtualClock())
+        self.log.sparing = dice.random() < 0.5
         cuts = SimulatedServer(self.log, cut=lambda count: dice.randrange(count + 1))
         self.source, self.decode = SimulatedPostgres(user, SourceFolder(str(root / "simulated")), cuts), user.decode
         self.number = 0
@@ -277,7 +278,7 @@ class Lives:
             old = self.dice.choice([*rows.values()]) if rows and not fresh and self.dice.random() < 0.6 else None
             what = self.dice.choice(("change", "move", "go")) if old is not None else "come"
             if old is not None and what == "change":
-                new = {**new, key: old[key]}
+                new = {name: old[name] if name == key or self.dice.random() < 0.4 else new[name] for name in new}
             found.append(RowChange(table, old, None if what == "go" else new))
             if old is not None and what != "change":
                 del rows[old[key]]

@@ -42,6 +42,8 @@ class ReplicationSetup:
     columns: Mapping[str, pa.Schema]
     folder: SourceFolder
     connections: int
+    spill: int | None = None
+    """Bytes of a transaction from which on it is written to files; None for `gathering.SPILL`."""
 
     @property
     def names(self) -> dict[str, str]:

@@ -76,7 +76,8 @@ class Gathering:
 
     streams: the names of streams by schema and table. oids: the server's numbers of these tables, where known. write:
     writes the bytes of a transaction to a file, and returns its path and where they begin there. comparing: for the
-    transactions before `reached`, which are not given. later: the places of the streams that came later.
+    transactions before `reached`, which are not given. later: the places of the streams that came later. spill: in
+    place of `SPILL`.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Gathering:
         oids: Mapping[str, int] | None = None,
         comparing: Comparison | None = None,
         later: Mapping[str, LaterPlaces] | None = None,
+        spill: int | None = None,
     ) -> None:
         self.reached = self._since = reached
         self.unsaid: Final[dict[str, str]] = {}
@@ -107,6 +109,8 @@ class Gathering:
         self._over: Final[set[str]] = set()
         """The streams that have ended."""
         self._write: Final = write
+        self._most: Final = SPILL if spill is None else spill
+        self._filed: Final = _FILED if spill is None else spill // 2
         self._watched: Final = {
             oid: found.place if (found := self._later.get(self._streamed(name))) else 0
             for oid, name in self._names.items()
@@ -169,7 +173,7 @@ class Gathering:
                 pending.messages.append(message)
                 pending.size += size
                 self._open_size += size
-                if self._open_size > SPILL and pending.size > _FILED:
+                if self._open_size > self._most and pending.size > self._filed:
                     self._spill()
         elif kind == ord("B"):
             self._begun = begin_of(message)
@@ -234,7 +238,7 @@ class Gathering:
 
     def _spill(self) -> None:
         """Write to files the large parts of the transaction; small parts of other tables stay."""
-        for stream in [one for one, pending in self._pending.items() if pending.size > _FILED]:
+        for stream in [one for one, pending in self._pending.items() if pending.size > self._filed]:
             self._cut(stream, filed=True)
 
     def _cut(self, stream: str, *, filed: bool = False) -> None:

@@ -195,7 +195,7 @@ class Replication:
         comparing = Comparison(witness, begins) if begins < witness.before else None
         streams = {place: stream for stream, place in reader.tables.items()}
         places = self._joining.places(lsn, later)
-        self._gathering = Gathering(streams, lsn, reader.folder.spill, self._oids, comparing, places)
+        self._gathering = Gathering(streams, lsn, reader.folder.spill, self._oids, comparing, places, reader.spill)
         self._joining.arrive(later, max(self._end, lsn))
         self._given_to, self._remembering = lsn, GivenTransactions(witness)
         self._sender.tell(self._flushed, self._flushed, now=True)

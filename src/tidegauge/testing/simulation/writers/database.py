@@ -39,6 +39,8 @@ _WHOLE: Final = 0.6
 """How often all frames that there are come at once."""
 _NUMBER: Final = 16384
 _FEW: Final = 6
+_SPILL: Final = 200
+"""Bytes of a transaction from which on it is written to files, in some worlds: two changes, or three."""
 
 
 class DatabaseUpstream:
@@ -61,9 +63,11 @@ class DatabaseUpstream:
             DatabaseTable(stream, place, _data(source.streams[stream]), _NUMBER + number, self._random.random() < 0.3)
             for number, (stream, place) in enumerate(source.setup.tables.items())
         )
+        self._spill: Final = _SPILL if self._random.random() < 0.4 else None
         for table in self.tables:
             check_columns(name, table.columns)
         self.log: Final = PostgresLog(self.tables, clock)
+        self.log.sparing = self._spill is None  # in a file, a value is known within its piece alone
         path = tempfile.mkdtemp(prefix="tidegauge-simulated-")
         weakref.finalize(self, shutil.rmtree, path, True)  # noqa: FBT003 - ignoring errors
         self.folder: Final = SourceFolder(path)
@@ -76,7 +80,7 @@ class DatabaseUpstream:
     def source(self, meet: WorldMeeting) -> PushedSource:
         """Return the source, as one driver has it."""
         server = SimulatedServer(self.log, cut=self._cut, meet=meet, wait=meet.wait, gone=meet.gone)
-        return replace(self._user, source=SimulatedPostgres(self._source, self.folder, server))
+        return replace(self._user, source=SimulatedPostgres(self._source, self.folder, server, self._spill))
 
     def set_away(self, away: bool) -> None:  # noqa: FBT001
         """Let the server be stopped, or killed, or started. No session that has a transaction open outlives that."""
@@ -203,7 +207,7 @@ class DatabaseUpstream:
             if what == "insert" or (what == "key" and new[key] in there):
                 old = there.get(new[key])
             elif what == "update" and old is not None:
-                new = {**new, key: old[key]}
+                new = {name: old[name] if name == key or random.random() < 0.4 else new[name] for name in new}
             change = RowChange(table.stream, old, None if what == "delete" else new)
             if old is not None and (change.new is None or old[key] != new[key]):
                 del there[old[key]]

@@ -265,7 +265,7 @@ class SimulatedSender:
             return
         for transaction in self._log.database.between(self._at, self._log.end):
             end, tables = self._log.end_of(transaction.place), self._log.database.tables
-            for message in messages(transaction, end, tables, self._described):
+            for message in messages(transaction, end, tables, self._described, sparing=self._log.sparing):
                 self._frames.append(data_frame(transaction.place, message))
             self._at = end
 

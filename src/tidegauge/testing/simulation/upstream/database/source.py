@@ -28,11 +28,15 @@ __all__ = ["SimulatedPostgres"]
 
 @dataclass(frozen=True)
 class SimulatedPostgres:
-    """The source. user: what the flow has. folder: where it keeps what the user's source would."""
+    """The source. user: what the flow has. folder: where it keeps what the user's source would.
+
+    spill: the bytes of a transaction from which on it is written to files there, None for as many as always.
+    """
 
     user: PostgresSource
     folder: SourceFolder
     server: SimulatedServer = field(compare=False, repr=False)
+    spill: int | None = None
 
     @property
     def unit(self) -> str:
@@ -60,7 +64,7 @@ class SimulatedPostgres:
     def connect(self, start: Frontier, bound: Bound) -> MetReplication:
         """Return a subscription from a place in the log on."""
         self.server.meet("connect")
-        setup = replace(self.user.setup, server=self.server, folder=self.folder)
+        setup = replace(self.user.setup, server=self.server, folder=self.folder, spill=self.spill)
         found = MetReplication(self.server, Replication(setup, start, bound))
         self.server.meet("connected")
         return found

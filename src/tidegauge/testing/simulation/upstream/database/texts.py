@@ -13,7 +13,7 @@ Written from the protocol's own description, and not from what reads it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -27,6 +27,7 @@ __all__ = ["data_frame", "line_of", "messages", "sign_of_life", "text_of"]
 
 _EPOCH_2000: Final = 946_684_800_000_000
 _NULL: Final = b"n"
+_UNCHANGED: Final = b"u"
 
 
 def text_of(value: Any, kind: Any) -> bytes:
@@ -59,16 +60,26 @@ def line_of(row: Row, table: DatabaseTable) -> bytes:
 
 
 def messages(
-    transaction: LoggedTransaction, end: int, tables: Mapping[str, DatabaseTable], told: set[str]
+    transaction: LoggedTransaction,
+    end: int,
+    tables: Mapping[str, DatabaseTable],
+    told: set[str],
+    *,
+    sparing: bool = False,
 ) -> Iterator[bytes]:
-    """Yield the messages of a transaction. end: where its commit ends. told: tables that were described before."""
+    """Yield the messages of a transaction. end: where its commit ends. told: tables that were described before.
+
+    sparing: whether a text that an update leaves alone stays out, as a large one does, where the transaction has it.
+    """
+    seen: set[tuple[str, Any]] = set()
     yield struct.pack(">cQqI", b"B", transaction.place, transaction.at - _EPOCH_2000, transaction.number)
     for change in transaction.changes:
         table = tables[change.stream]
         if change.stream not in told:
             told.add(change.stream)
             yield _relation(table)
-        yield _change(change, table)
+        left_out = _left_out(change, table, seen) if sparing else frozenset()
+        yield _change(change, table, left_out)
     yield struct.pack(">cBQQq", b"C", 0, transaction.place, end, transaction.at - _EPOCH_2000)
 
 
@@ -92,14 +103,27 @@ def _relation(table: DatabaseTable) -> bytes:
     return found
 
 
-def _change(change: RowChange, table: DatabaseTable) -> bytes:
+def _left_out(change: RowChange, table: DatabaseTable, seen: set[tuple[str, Any]]) -> frozenset[str]:
+    """Return the columns of a change that stay out. seen: the rows that the transaction has whole."""
+    old, new = change.old, change.new
+    if new is None:
+        return frozenset()
+    known = old is not None and (table.whole or (table.stream, old[table.key]) in seen)
+    seen.add((table.stream, new[table.key]))
+    if old is None or not known:
+        return frozenset()
+    texts = [one.name for one in table.columns if pa.types.is_string(one.type) and one.name != table.key]
+    return frozenset(name for name in texts if old[name] is not None and old[name] == new[name])
+
+
+def _change(change: RowChange, table: DatabaseTable, left_out: frozenset[str]) -> bytes:
     number = struct.pack(">I", table.number)
     if change.old is None:
         return b"I" + number + b"N" + _tuple(change.new or {}, table)
     if change.new is None:
         return b"D" + number + _old(change.old, table)
     moved = table.whole or change.old[table.key] != change.new[table.key]
-    return b"U" + number + (_old(change.old, table) if moved else b"") + b"N" + _tuple(change.new, table)
+    return b"U" + number + (_old(change.old, table) if moved else b"") + b"N" + _tuple(change.new, table, left_out)
 
 
 def _old(row: Row, table: DatabaseTable) -> bytes:
@@ -107,13 +131,13 @@ def _old(row: Row, table: DatabaseTable) -> bytes:
     return b"O" + _tuple(row, table) if table.whole else b"K" + _tuple({table.key: row[table.key]}, table)
 
 
-def _tuple(row: Row, table: DatabaseTable) -> bytes:
-    cells: Sequence[Any] = [(row.get(one.name), one.type) for one in table.columns]
-    found = struct.pack(">h", len(cells))
-    for value, kind in cells:
-        if value is None:
-            found += _NULL
+def _tuple(row: Row, table: DatabaseTable, left_out: frozenset[str] = frozenset()) -> bytes:
+    found = struct.pack(">h", len(table.columns))
+    for one in table.columns:
+        value = row.get(one.name)
+        if value is None or one.name in left_out:
+            found += _NULL if value is None else _UNCHANGED
             continue
-        text = text_of(value, kind)
+        text = text_of(value, one.type)
         found += b"t" + struct.pack(">I", len(text)) + text
     return found
