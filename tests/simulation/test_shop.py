@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.simulation.shop import make_flow
+from tests.postgres import free_port
+from tests.simulation.shop import by_key, make_flow
 
+import tidegauge as tg
 from tidegauge.errors.postgressource import SlotAdvanced, SlotLost
+from tidegauge.errors.simulable import DatabaseNotKnown
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.sources.postgres.gathering import Gathering
@@ -56,12 +59,12 @@ def same_as_the_database(world: World) -> int:
             columns = database.tables[name].columns.names
             held = applied(world.lake.rows(name, as_of=epoch), [key]).values()
             there = database.rows_at(name, place)
-            assert by_key(held, columns) == by_key(there, columns), (name, epoch)
+            assert in_order(held, columns) == in_order(there, columns), (name, epoch)
             several += len(there) > 0
     return several
 
 
-def by_key(rows: Any, columns: list[str]) -> list[list[Any]]:
+def in_order(rows: Any, columns: list[str]) -> list[list[Any]]:
     return sorted(([row[column] for column in columns] for row in rows), key=lambda row: str(row[0]))
 
 
@@ -122,6 +125,19 @@ def test_transactions_go_through_files_in_some_worlds_and_leave_texts_out_in_oth
         ]
         kinds.add((filed, upstream.log.sparing and sizes[0] < sizes[1]))
     assert kinds >= {(True, False), (False, True)}
+
+
+def test_a_flow_whose_columns_nobody_knows_says_how_to_have_them(tmp_path: Path) -> None:
+    def unknown() -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+        nowhere = f"postgresql://nobody@localhost:{free_port()}/shop"
+        source = tg.PostgresSource(nowhere, publication="shop", tables=["orders"], folder=str(tmp_path))
+        flow.sink("orders", flow.source("db", source).table("orders"), by_key("orders", "id"))
+        return flow
+
+    with pytest.raises(DatabaseNotKnown, match=r"TG-0546.*localhost") as raised:
+        simulate(unknown, seeds=[1])
+    assert "declare the flow once" in raised.value.next_step
 
 
 def test_a_slot_that_is_gone_is_told_and_nothing_is_passed_over() -> None:

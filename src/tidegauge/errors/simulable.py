@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.errors.base import TidegaugeError
 
-__all__ = ["ClockNotSimulated", "ColumnsNotDeclared", "NoCounterpart"]
+__all__ = ["ClockNotSimulated", "ColumnsNotDeclared", "DatabaseNotKnown", "NoCounterpart"]
 
 
 class NoCounterpart(TidegaugeError):
@@ -36,3 +36,14 @@ class ClockNotSimulated(TidegaugeError):
     what = "source {source!r} cannot be simulated: its positions are of the kind {kind!r}"
     cause = "what stands in for a source that pushes has partitions, each with positions from 0 on"
     remedy = "simulate the flow with a source in its place that has such positions, and the same streams"
+
+
+class DatabaseNotKnown(TidegaugeError):
+    """A source of a database whose columns are not in its folder, and whose server does not answer."""
+
+    code = "TG-0546"
+    what = "a source of {source} cannot be simulated: its columns are not known, and its server says: {detail}"
+    cause = (
+        "columns are looked up when a flow is declared first, and kept in the folder of its source; it is not here"
+    )
+    remedy = "declare the flow once where the server can be reached, and simulate it with the folder that this leaves"

@@ -23,6 +23,8 @@ from tidegauge.engine.local import LocalEngine
 from tidegauge.env import POINTS as EFFECTS
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import EmptyFlow
+from tidegauge.errors.postgressource import ServerAway
+from tidegauge.errors.simulable import DatabaseNotKnown
 from tidegauge.errors.simulation import FactoryBroke, FlowsDiffer
 from tidegauge.flow.deciding import pausable
 from tidegauge.flow.spec import Flow, FlowSpec
@@ -128,6 +130,8 @@ class Ground:
 def _made(make: MakeFlow) -> FlowSpec:
     try:
         made: Any = make()
+    except ServerAway as error:
+        raise DatabaseNotKnown(**{name: error.evidence[name] for name in ("source", "detail")}) from error
     except TidegaugeError:
         raise
     except Exception as error:
