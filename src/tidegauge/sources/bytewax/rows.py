@@ -42,10 +42,10 @@ def rows_of(
         except Exception as error:
             raise ItemUnfit(**about, problem=f"row= raised {brief(error)[:_SHOWN]}") from error
     found = [columns.empty_table()]
-    alike = [(dict, items)] if set(map(type, items)) == {dict} else groupby(items, type)
-    for kind, some in alike:
+    plain = set(map(type, items)) == {dict}
+    for kind, some in [(dict, items)] if plain else groupby(items, type):
         if issubclass(kind, dict):
-            found.append(as_rows(source, list(some) if some is not items else items, columns))
+            found.append(as_rows(source, items if plain else list(some), columns, plain=plain))
         elif issubclass(kind, pa.Table | pa.RecordBatch):
             found += [as_rows(source, one, columns) for one in some]
         else:

@@ -16,6 +16,8 @@ tidegauge.errors.polls.PollUnfit: TG-0383: source 'users': the rows do not fit t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,14 +31,17 @@ __all__ = ["as_rows"]
 _SHOWN: Final = 200
 
 
-def as_rows(source: str, rows: Any, columns: pa.Schema) -> pa.Table:
-    """Return rows in these columns. Raises `NotFetched` for anything else, `PollUnfit` for rows that do not fit."""
+def as_rows(source: str, rows: Any, columns: pa.Schema, *, plain: bool = False) -> pa.Table:
+    """Return rows in these columns. plain: whether they are known to be a list of dicts, and of no subclass.
+
+    Raises `NotFetched` for anything else, `PollUnfit` for rows that do not fit.
+    """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
         found = rows
     elif isinstance(rows, list | tuple):
-        found = _of_dicts(source, rows, columns)
+        found = _of_dicts(source, rows, columns, plain=plain)
     else:
         raise NotFetched(source=source, problem=f"rows of type {type(rows).__name__}, which are no table")
     if not found.num_rows:
@@ -60,13 +65,14 @@ def _fitted(source: str, batch: pa.RecordBatch, columns: pa.Schema) -> pa.Record
     return rows
 
 
-def _of_dicts(source: str, rows: Sequence[Any], columns: pa.Schema) -> pa.Table:
+def _of_dicts(source: str, rows: Sequence[Any], columns: pa.Schema, *, plain: bool) -> pa.Table:
     """Return the declared columns of dicts, those of them that any has."""
-    if not all(issubclass(kind, Mapping) for kind in set(map(type, rows))):
+    kinds = {dict} if plain else set(map(type, rows))
+    if not all(issubclass(kind, Mapping) for kind in kinds):
         at, odd = next((at, row) for at, row in enumerate(rows) if not isinstance(row, Mapping))
         raise NotFetched(source=source, problem=f"a list whose item {at} is of type {type(odd).__name__}, no dict")
     arrays = [
-        _column(source, [row.get(name) for row in rows], column)  # `column.name` takes longer than `get`
+        _column(source, _values(rows, name, plain=kinds == {dict}), column)  # `column.name` takes longer than `get`
         for name, column in zip(columns.names, columns, strict=True)
     ]
     if rows and all(array.null_count == len(rows) for array in arrays):
@@ -77,9 +83,23 @@ def _of_dicts(source: str, rows: Sequence[Any], columns: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, columns.names)
 
 
+def _values(rows: Sequence[Any], name: str, *, plain: bool) -> list[Any]:
+    """Return the values of a column; None where a row has none. Most often all have one, and no row is a subclass.
+
+    >>> _values([{"a": 1}, {}], "a", plain=True)
+    [1, None]
+    """
+    if plain:
+        with suppress(KeyError):
+            return list(map(itemgetter(name), rows))
+    return [row.get(name) for row in rows]
+
+
 def _column(source: str, values: list[Any], column: pa.Field) -> pa.Array:
     """Return values as a column. What Arrow would take in silence for another value is refused first."""
-    suspects = values if _may_be_refused(set(map(type, values)), column.type) else ()
+    of = column.type
+    strict = types.is_string(of) or types.is_binary(of)  # Arrow takes nothing else for one of these
+    suspects = values if not strict and _may_be_refused(set(map(type, values)), of) else ()
     for at, value in enumerate(suspects):
         if refused := _refused(value, column.type):
             raise PollUnfit(source=source, problem=f"row {at}, column {column.name}: {refused}")
