@@ -41,6 +41,7 @@ BENCHMARKS: Final = (
     "polls",
     "loads",
     "listings",
+    "listed_objects",
     "bytewax_sources",
     "throughput",
     "sql",

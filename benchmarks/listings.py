@@ -19,7 +19,7 @@ from benchmarks.room import Room
 from tidegauge.env import Env, at_once
 from tidegauge.remap.binding import Bound, Slice
 
-__all__ = ["measure"]
+__all__ = ["Run", "measure"]
 
 _NOW = datetime(2026, 11, 20, tzinfo=UTC)
 _FOLDER = 1000
@@ -33,7 +33,7 @@ def _write(folder: Path, number: int) -> None:
         os.close(file)
 
 
-class _Run:
+class Run:
     """A run of a source, which lists when it is told."""
 
     def __init__(self, source: tg.ListingSource, bound: Bound) -> None:
@@ -72,14 +72,14 @@ def measure(room: Room) -> list[Figure]:
     source = tg.ListingSource(
         f"{place}/**/*.jsonl", format=tg.Json("n long"), staging=room.fresh("listings"), settle=0
     )
-    run = _Run(source, Bound())
+    run = Run(source, Bound())
     first = run.listed()
     same = [run.listed() for _ in range(3)]
     _write_one(place / f"{folders // 2:04}" / "new.jsonl")
     one = run.listed()
-    again = _Run(source, run.bound).listed()
+    again = Run(source, run.bound).listed()
     plan = run.planned()
-    behind = _Run(replace(source, ordered=True), run.bound)
+    behind = Run(replace(source, ordered=True), run.bound)
     behind.listed()
     ordered = [behind.listed() for _ in range(3)]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -69,3 +69,24 @@ def test_what_cannot_be_loaded_ends_with_1_and_the_reason(shop: Shop, ask: Ask) 
         done = ask("load", "shop.py", *arguments)
         assert (done.exit_code, code in done.stderr) == (1, True), done.stderr
     assert ask("load", "shop.py", "orders", "old/*.csv", "--format", "xls").exit_code == 2
+
+
+def test_a_load_into_a_source_that_has_failed_says_so(shop: Shop, ask: Ask) -> None:
+    shop.write(7)
+    assert ask("load", "shop.py", "orders", "old/1.csv").exit_code == 0
+    [manifest] = (shop.root / "loads").glob("load-*/0*.json")
+    kept = manifest.read_bytes()
+    manifest.write_bytes(kept[:-5])
+    ask("run", "shop.py", "--until", "caught-up", "--engine", "local")
+    done = ask("load", "shop.py", "orders", "old/2.csv")
+    said = " ".join(done.stdout.split())
+    assert done.exit_code == 0
+    assert "history has failed, with TG-0684:" in said
+    assert said.endswith("it takes them once it is resumed: tidegauge resume shop history")
+    (shop.root / "old" / "3.csv").write_text("id,user\n3,u\n")
+    as_data = json.loads(ask("load", "shop.py", "orders", "old/3.csv", "--json").stdout)
+    assert as_data["failed"].startswith("TG-0684: ")
+    manifest.write_bytes(kept)
+    assert ask("resume", "shop.py", "history").exit_code == 0
+    shop.catch_up()
+    assert [n for n, _ in shop.rows("orders")] == [1, 2, 3, 7]

@@ -57,7 +57,12 @@ def loaded_view(done: Load) -> RenderableType:
     """Return a load as a line."""
     files = "1 file" if done.files == 1 else f"{done.files:,} files"
     rows = "1 row" if done.rows == 1 else f"{done.rows:,} rows"
-    if done.running:
+    if done.failed:
+        who = (
+            f"{done.source} has failed, with {done.failed}; it takes them once it is resumed: tidegauge resume "
+            f"{done.flow} {done.source}"
+        )
+    elif done.running:
         who = f"{done.running} runs the flow, and takes them into its next epoch"
     else:
         who = "nobody runs the flow, and the next run takes them into its first epoch"
@@ -66,4 +71,4 @@ def loaded_view(done: Load) -> RenderableType:
 
 def loaded_json(done: Load) -> dict[str, Any]:
     """Return a load as data."""
-    return {**asdict(done), "running": done.running or None}
+    return {**asdict(done), "running": done.running or None, "failed": done.failed or None}

@@ -58,7 +58,10 @@ class ObjectStoreAway(Transient):
     patient = True
     what = "the object store of {place} does not serve: {detail}"
     cause = "it is down, overloaded or slow, or the network, or the endpoint in the environment, does not lead there"
-    remedy = "see that the driver and the tasks reach the store; the flow goes on by itself once it answers"
+    remedy = (
+        "see that this machine, the driver and the tasks reach the store. A flow that runs goes on by itself once it "
+        "answers; give a command again, such as a load, after which nothing was loaded"
+    )
 
 
 class ObjectLibraryMissing(TidegaugeError):

@@ -65,7 +65,8 @@ class Load:
     """A load that is there for good, and that an epoch binds once a driver has seen it.
 
     name: the partition of the source that it is. files, bytes: number and size. running: the driver that takes it, ""
-    while nobody drives the flow.
+    while nobody drives the flow. failed: the error of a source that has failed, which takes it once it is resumed, ""
+    for any other.
     """
 
     flow: str
@@ -76,6 +77,7 @@ class Load:
     rows: int
     bytes: int
     running: str
+    failed: str = ""
 
     @property
     def positions(self) -> Mapping[str, Mapping[str, int]]:
@@ -145,6 +147,7 @@ def load(
         rows=sum(file.rows for file in files),
         bytes=sum(file.size for file in inputs),
         running=before.running,
+        failed=before.failed,
     )
 
 
@@ -252,10 +255,14 @@ def _on_shelf(pattern: str, format: Format) -> list[FoundFile]:
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What the store knows before a load: the partitions of the source, and who drives the flow, "" for nobody."""
+    """What the store knows before a load: the partitions of the source, and who drives the flow, "" for nobody.
+
+    failed: how the source has failed, "" where it has not.
+    """
 
     partitions: frozenset[str] = frozenset()
     running: str = ""
+    failed: str = ""
 
     @staticmethod
     def of(spec: FlowSpec, source: str, root: Path, env: Env) -> _Before:
@@ -270,7 +277,8 @@ class _Before:
             return _Before(running=str(running))
         if known.details and not root.is_dir():
             raise LoadNotStaged(folder=str(root), detail="it is not there, and the flow has read it")
-        return _Before(frozenset(known.details), str(running))
+        failed = "" if known.failure is None else f"{known.failure[1].code}: {known.failure[1].summary}"
+        return _Before(frozenset(known.details), str(running), failed)
 
     def check(self, inputs: Sequence[LoadFile]) -> None:
         """Raise `LoadedAlready` for a load that an epoch binds, also where its files were removed since."""

@@ -129,6 +129,12 @@ class Known:
         last = np.append(every[1:] != every[:-1], True) if len(every) else np.empty(0, dtype=bool)
         self._keys, self._versions = every[last], versions[last]
 
+    def sorted(self) -> tuple[Any, Any]:
+        """Return the keys and the versions of all entries, as arrays of bytes in the order of the keys."""
+        if self._lately:
+            self._sort(self._keys[:0], self._versions[:0])
+        return self._keys, self._versions
+
     def judge(self, entries: Sequence[Listed]) -> list[Novelty]:
         """Return for each of some entries whether it is known."""
         keys = np.array([_key(entry) for entry in entries], dtype=f"S{_KEY}")

@@ -22,6 +22,7 @@ from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.listings.entries import ENTRIES, Known, Novelty, digests, said, table_of
 from tidegauge.sources.listings.late import LateFiles
+from tidegauge.sources.listings.remembered import EVERY, recalled, remember
 from tidegauge.sources.listings.staged import manifest_rows
 from tidegauge.sources.listings.walking import Walk
 from tidegauge.sources.polls.log import PollLog
@@ -61,6 +62,8 @@ class Lister:
     ignored: int = field(default=0, init=False)
     _known: Known = field(default_factory=Known, init=False)
     _learnt: int = field(default=0, init=False)
+    _unkept: int = field(default=0, init=False)
+    """How many manifests have been learnt since the last one that a next run need not read."""
     _walk: Walk | None = field(default=None, init=False)
     _pages: Iterator[list[Listed]] = field(default_factory=lambda: iter(()), init=False)
     _left: Sequence[Listed] = field(default=(), init=False)
@@ -120,12 +123,18 @@ class Lister:
         return self._nothing_yet(state)
 
     def _learn(self, files: int) -> None:
-        """Know what the log has up to a file."""
+        """Know what the log has up to a file, and keep that now and then for the next run."""
+        if not self._learnt and files and (found := recalled(self.log, upto=files)) is not None:
+            self._known, last = found
+            self._learnt = self.log.after(last)
         while self._learnt < files:
             manifest = self.log.manifest(self._learnt)
             for rows in manifest_rows(self.log, manifest):
                 self._known.add(*digests(rows))
-            self._learnt = self.log.after(manifest)
+            self._learnt, self._unkept = self.log.after(manifest), self._unkept + 1
+            if self._unkept >= EVERY:
+                remember(self.log, self._known, manifest)
+                self._unkept = 0
 
     def _highest(self, files: int) -> str:
         """Return the last path that the log has up to a file."""

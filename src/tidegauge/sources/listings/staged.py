@@ -150,7 +150,9 @@ class StagedListings:
             BoundLog(log, bound).check_end(before)
 
     def _beginning(self, log: PollLog, number: int) -> int:
-        """Return the first number of the manifest that has a file."""
+        """Return the first number of the manifest that has a file. Where that is the file, nothing is listed."""
+        if log.has(number):
+            return number
         firsts = sorted(int(found[1]) for name in names_in(log.folder) if (found := _NAME.fullmatch(name)))
         return firsts[max(0, bisect_right(firsts, number) - 1)] if firsts else number
 

@@ -101,6 +101,10 @@ class PollLog:
             raise PollDamaged(path=str(path), detail=f"it is the manifest of poll {found.poll}")
         return found
 
+    def has(self, poll: int) -> bool:
+        """Whether a manifest begins with this number."""
+        return self._path(poll).exists()
+
     def following(self, poll: int, digest: str) -> Iterator[PollManifest]:
         """Yield the polls from a number on, as far as they go. digest: of the one before, "" before the first.
 
