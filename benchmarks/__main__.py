@@ -39,6 +39,7 @@ BENCHMARKS: Final = (
     "epoch",
     "wide",
     "polls",
+    "polled_urls",
     "loads",
     "listings",
     "listed_objects",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.s3 import Lake
+from tests.s3_proxy import Proxy
 from tests.sources.listings.listing import Listings, listing
 
 from tidegauge.errors.listings import ListedFileChanged, ListedFileGone, ListedFileOvertaken, ListingUnordered
@@ -279,3 +280,35 @@ def test_late_objects_are_told_of_by_what_the_store_keeps(lake: Lake, of: Of) ->
     it.begin()
     assert it.look_through().note == said
     assert it.rows() == [1]
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_objects_that_change_between_the_pages_of_a_listing(lake: Lake, proxy: Proxy, of: Of, at: int) -> None:
+    """A listing of four pages; before one of them objects of all pages change, go, and come."""
+    put_many(lake, {f"in/{n:02}.jsonl": n for n in range(35)})
+    proxy.page = 10
+    seen: list[str] = []
+
+    def change(method: str, path: str) -> None:
+        if method == "GET" and "list-type" in path:
+            seen.append(path)
+            if len(seen) == at + 1:
+                for n in (3, 13, 23, 33):
+                    ObjectPath.of(lake.at(f"in/{n:02}.jsonl")).put(b'{"n": %d}\n{"n": %d}\n' % (100 + n, 200 + n))
+                    ObjectPath.of(lake.at(f"in/{n + 1:02}.jsonl")).unlink()
+                    ObjectPath.of(lake.at(f"in/{n:02}a.jsonl")).put(b'{"n": %d}\n' % (300 + n))
+
+    proxy.before = change
+    it = of(on_change="again", on_data_loss="gap")
+    it.look_through()
+    proxy.before = lambda _method, _path: None
+    assert len(seen) >= 4
+    it.look_through()
+    changed, gone = {3, 13, 23, 33}, {4, 14, 24, 34}
+    now = [n for n in range(35) if n not in changed | gone]
+    now += [n + more for n in changed for more in (100, 200, 300)]
+    assert sorted(it.rows()) == sorted(now)
+    before = it.epochs[-1]
+    it.begin()
+    it.look_through()
+    assert it.epochs[-1] == before, "each version is known"
