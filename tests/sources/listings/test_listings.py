@@ -20,7 +20,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.listings import ListedFileChanged, ListedFileGone, ListedFileOvertaken
 from tidegauge.errors.polls import PollDamaged
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.errors.sources import RecordsLost, UnreadableFile, UnreadableRecord
+from tidegauge.errors.sources import FolderAway, RecordsLost, UnreadableFile, UnreadableRecord
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.polled import POLLS
 from tidegauge.sources.listings import lister, reading
@@ -209,9 +209,9 @@ def test_a_folder_that_is_away_is_waited_for(tmp_path: Path) -> None:
     it = listing(tmp_path, on_data_loss="gap")
     it.look_through()
     (tmp_path / "in").rename(tmp_path / "away")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FolderAway, match="is not there, and 1 files"):
         it.rows()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FolderAway, match="is not there, and 1 files"):
         it.source.lost(it.slices(), it.bound)
     (tmp_path / "away").rename(tmp_path / "in")
     assert it.rows() == [1]

@@ -57,6 +57,25 @@ def test_o8_later_names_are_read_in_their_order_and_an_earlier_one_is_told_and_n
     assert not caplog.text
 
 
+def test_files_that_could_not_be_staged_are_given_again_before_those_behind_them(tmp_path: Path) -> None:
+    for n in range(3):
+        put(tmp_path / f"in/{n}.jsonl", n)
+    it = ordered(tmp_path, max_bytes_per_epoch=1)
+    full = ["before stage poll"]
+
+    def point(name: str) -> None:
+        if name in full:
+            full.remove(name)
+            raise OSError(28, "No space left on device")
+
+    it.point = point
+    it.begin()
+    with pytest.raises(OSError, match="No space left"):
+        it.look()
+    it.look_through()
+    assert it.rows() == [0, 1, 2]
+
+
 def test_o9_a_file_without_a_row_is_passed_once(tmp_path: Path) -> None:
     put(tmp_path / "in/a.jsonl", 1)
     put(tmp_path / "in/b.jsonl", text="\n\n")

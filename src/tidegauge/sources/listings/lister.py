@@ -67,6 +67,8 @@ class Lister:
     _walk: Walk | None = field(default=None, init=False)
     _pages: Iterator[list[Listed]] = field(default_factory=lambda: iter(()), init=False)
     _left: Sequence[Listed] = field(default=(), init=False)
+    _given: int = field(default=-1, init=False)
+    """How many files the log has, if it has all that were given."""
     _changed: int = field(default=0, init=False)
     late: LateFiles = field(init=False)
     _back: Iterator[list[Listed]] | None = field(default=None, init=False)
@@ -86,6 +88,8 @@ class Lister:
         files, last = _place(state)
         if self.ordered and files and not last:
             last = self._highest(files)  # it was not ordered before
+        if files != self._given:  # the files given last were not staged, or another driver was first
+            self._walk, self._left = None, ()
         if self._back is not None:
             return self._looked_back(self._back, files, last, state)
         if not self.ordered:
@@ -94,6 +98,7 @@ class Lister:
             self._walk = Walk(self.pattern, self.now(), self.settle, last if self.ordered else "", self.ordered)
             self._pages, self._left, self._changed = self._walk.pages(), (), 0
         taken, ended = self._taken(last)
+        self._given = files + len(taken)
         if ended:
             self.ended, self.ignored, self._walk, self._left = self._walk, self._changed, None, ()
         if taken:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tidegauge.errors.listings import ListedFileChanged, ListedFileGone, ListedFileOvertaken
 from tidegauge.errors.objects import ObjectOverwritten
-from tidegauge.errors.sources import FileGone, UnreadableFile, UnreadableRecord
+from tidegauge.errors.sources import FileGone, FolderAway, UnreadableFile, UnreadableRecord
 from tidegauge.objects.listing import Listed
 from tidegauge.operations import carries
 from tidegauge.remap.fromtime.polled import POLLS
@@ -137,7 +137,7 @@ class FileReader:
         try:
             stream = DISK.open(file.path)
         except (FileNotFoundError, NotADirectoryError):
-            os.stat(root(self.pattern))  # noqa: PTH116 - raises where the whole folder is away
+            _check_folder(self.pattern, [file])
             raise self._gone(file, number) from None
         with stream:
             _check(file, stream)
@@ -157,6 +157,15 @@ def changed(file: Listed, found: str) -> ListedFileChanged:
     return ListedFileChanged(path=printable(file.path), known=said(file), found=found)
 
 
+def _check_folder(pattern: str, files: Sequence[Listed]) -> None:
+    """Raise `FolderAway` where the whole folder of a pattern is away. files: some that were listed there."""
+    folder = root(pattern)
+    try:
+        os.stat(folder)  # noqa: PTH116 - a path of text
+    except (FileNotFoundError, NotADirectoryError):
+        raise FolderAway(folder=folder, what="not there", count=len(files), path=printable(files[0].path)) from None
+
+
 def _check(file: Listed, stream: BinaryIO) -> None:
     status = os.fstat(stream.fileno())
     if (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
@@ -168,12 +177,12 @@ def lost_of(
 ) -> Iterator[tuple[int, ListedFileGone | ListedFileChanged]]:
     """Yield the numbers of those of some files that are gone or other ones, and why. first: the number of the first.
 
-    Raises `OSError`, and what asking a store does.
+    Raises `FolderAway`, `OSError`, and what asking a store does.
     """
     if not files:
         return
     if not files[0].etag:
-        os.stat(root(pattern))  # noqa: PTH116 - raises where the whole folder is away
+        _check_folder(pattern, files)
     for number, (file, now) in enumerate(zip(files, present(files), strict=True), first):
         if now is None:
             yield number, ListedFileGone(path=printable(file.path), number=number, after=number + 1, source=source)

@@ -31,6 +31,7 @@ from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
 from tidegauge.sources import FileSource, GeneratorSource
+from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.alike import difference
@@ -78,6 +79,8 @@ class Ground:
             if (columns := spec.sources[plan.source].schema) is not None:
                 output_schema(plan, columns, engine)
         polled = tuple(name for name, source in spec.sources.items() if is_polled(source))
+        listed = tuple(name for name in polled if isinstance(spec.sources[name], ListingSource))
+        points = {name: 2 if name in listed else 4 for name in polled}
         effects = (point for point in EFFECTS if polled or not point.endswith(" stage poll"))
         places = [*effects, *STORE_POINTS]
         places += [f"{name}: {point}" for name in spec.outputs for point in SINK_POINTS]
@@ -85,9 +88,9 @@ class Ground:
         written = tuple(name for name in spec.sources if name not in spec.derived)
         for name in written:
             places += [f"{name}: {point}" for point in (PUSH_POINTS if name in feeds else SOURCE_POINTS)]
-            places += [f"{name}: {point}" for point in ATTENDED_POINTS if name in polled]
             if name in feeds and isinstance(getattr(spec.sources[name], "source", None), PostgresSource):
                 places += [f"{name}: {point}" for point in DATABASE_POINTS]
+            places += [f"{name}: {point}" for point in ATTENDED_POINTS[: points.get(name, 0)]]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
         answering: dict[FaultKind, tuple[str, ...]] = {
@@ -116,6 +119,7 @@ class Ground:
             tables,
             answering,
             can_gain(spec, logs, engine),
+            listed,
         )
         return Ground(make, spec, facts)
 

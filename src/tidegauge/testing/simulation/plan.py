@@ -189,6 +189,8 @@ class FlowFacts(NamedTuple):
     """The places of the kinds that cannot strike everywhere: where somebody answers, or a file is staged."""
     gaining: Mapping[str, int] = MappingProxyType({})
     """The sources that can gain columns, each with how many of its last ones the flow can do without."""
+    listed: tuple[str, ...] = ()
+    """The sources that list files."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the sources or outputs that can have a kind of fault; one "" for what comes from elsewhere."""
@@ -204,7 +206,7 @@ class FlowFacts(NamedTuple):
             return tuple(self.gaining)
         if kind not in (*AT_FEEDS, *AT_LOGS, *AT_FILES):
             return ("",)
-        having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files))
+        having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files), (("spoil",), self.listed))
         return tuple(name for kinds, names in having if kind in kinds for name in names)
 
     def where(self, kind: FaultKind) -> tuple[str, ...]:

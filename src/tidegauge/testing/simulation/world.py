@@ -35,6 +35,7 @@ from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.portion import late_limit
 from tidegauge.sources.union import UnionSource
 from tidegauge.testing.simulation.acting import act_out
+from tidegauge.testing.simulation.attended import AttendedLaws
 from tidegauge.testing.simulation.blame import excused
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import VirtualClock
@@ -58,7 +59,6 @@ from tidegauge.testing.simulation.tables import Lake
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
 from tidegauge.testing.simulation.trace import EventTrace, logged
 from tidegauge.testing.simulation.writers import upstream_of
-from tidegauge.testing.simulation.writers.polls import PollsUpstream
 from tidegauge.testing.simulation.writers.union import UnionUpstream
 
 __all__ = ["World"]
@@ -100,7 +100,6 @@ class World:
             for name, source in ground.spec.sources.items()
             if isinstance(source, UnionSource)
         }
-        self.polled: Final = [one for one in written.values() if isinstance(one, PollsUpstream)]
         self.upstreams: Final[Mapping[str, Any]] = {**written, **self.unions}
         self.gains: Final = Gains(plan.acts, ground.facts.gaining)
         self.ledger: Final = BindingLedger(self.memory, self.upstreams, gaining=tuple(self.gains.lacks))
@@ -108,6 +107,7 @@ class World:
         self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams, made_by=self.codes.plan)
         self.readers: Final = Readers(self)
         self.steering: Final = Steering(self)
+        self.attended_laws: Final = AttendedLaws(self.checks, self.ledger, written.values())
         self.file_laws: Final = FileLaws(self.checks, self.ledger, self.upstreams)
         self.strikes: Final = Strikes(self, plan.faults)
         self.healed = False
@@ -244,8 +244,7 @@ class World:
         self.checks.at(place, who=self.scheduler.running, without=life.without, first=first)
         if place == "store committed":
             self.file_laws.at_commit()
-        for upstream in self.polled:
-            self.checks.broken = self.checks.broken or upstream.broken
+        self.attended_laws.at(place)
         self.steering.at(life, name, call)
         if call == "sweep":
             self.swept[name] = len(self.drew)

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from tidegauge.env import Env, at_once
 from tidegauge.remap.binding import Bound, Observation
+from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.polls.http import HttpSource
 from tidegauge.sources.polls.poller import Beside
 from tidegauge.sources.polls.source import PollingSource
@@ -20,8 +21,11 @@ from tidegauge.sources.protocol import Attendant
 
 __all__ = ["ATTENDED_POINTS", "ActorMeeting", "MetAttendant", "attended_in", "is_polled"]
 
-ATTENDED_POINTS = ("fetch", "fetched")
-"""What `meet` is called with around each question to upstream, besides what all sources call it with."""
+ATTENDED_POINTS: Final = ("poll", "polled", "fetch", "fetched")
+"""What `meet` is called with around each poll, and around each question of it, besides what all sources call it with.
+
+A listing is one question, so it has no points of its own.
+"""
 
 
 @runtime_checkable
@@ -75,7 +79,7 @@ class MetAttendant:
 
 def is_polled(source: object) -> bool:
     """Whether a source is asked by its running flow alone, and something in memory stands in for its upstream."""
-    return isinstance(source, PollingSource | HttpSource)
+    return isinstance(source, PollingSource | HttpSource | ListingSource)
 
 
 def attended_in(meet: Callable[[str], None], attended: Callable[..., Attendant], env: Env) -> MetAttendant:
@@ -96,7 +100,12 @@ def _beside(meet: Callable[[str], None]) -> Beside:
             else:
                 awaited.set_exception(error)
 
-        meet.spawn(job).add_done_callback(over)
+        def poll() -> None:
+            meet("poll")
+            job()
+            meet("polled")
+
+        meet.spawn(poll).add_done_callback(over)
         return awaited
 
     return begin

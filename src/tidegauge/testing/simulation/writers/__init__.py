@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
+from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.polls.http import HttpSource
 from tidegauge.sources.polls.source import PollingSource
 from tidegauge.sources.postgres.source import PostgresSource
@@ -32,6 +33,7 @@ from tidegauge.testing.simulation.upstream.simulated import unmet
 from tidegauge.testing.simulation.writers.database import DatabaseUpstream
 from tidegauge.testing.simulation.writers.feed import FeedUpstream, WorldMeeting
 from tidegauge.testing.simulation.writers.folder import FolderUpstream
+from tidegauge.testing.simulation.writers.listings import ListingsUpstream
 from tidegauge.testing.simulation.writers.log import LogUpstream
 from tidegauge.testing.simulation.writers.polls import PollsUpstream
 
@@ -71,6 +73,8 @@ def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, se
         return PollsUpstream(name, *polls_of(source), seed=seed)
     if isinstance(source, PushedSource) and isinstance(source.source, PostgresSource):
         return DatabaseUpstream(name, source, source.source, clock, seed=seed)
+    if isinstance(source, ListingSource) and isinstance(source.format, Json):
+        return ListingsUpstream(name, source, clock, seed=seed)
     found = counterpart(source, name=name)
     stands_in = found.met(unmet)
     if isinstance(stands_in, SimulatedLog):
