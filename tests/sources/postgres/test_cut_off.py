@@ -212,7 +212,7 @@ def test_a_server_that_ends_idle_transactions_soon_does_not_end_the_reading(
         shop.ask("SELECT pg_sleep(0.5)")
         return SnapshotReading(task)
 
-    monkeypatch.setattr("tidegauge.sources.postgres.subscription.SnapshotReading", late)
+    monkeypatch.setattr("tidegauge.sources.postgres.server.SnapshotReading", late)
     cut_off(shop)
     shop.do("UPDATE orders SET who = 'new' WHERE id % 1000 = 0")
     shop.do(f"ALTER DATABASE {shop.name} SET idle_in_transaction_session_timeout = '100ms'")

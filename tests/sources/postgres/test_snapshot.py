@@ -139,7 +139,7 @@ def test_a_table_that_is_rewritten_before_it_is_held_is_read_again(
                 connection.execute(left.pop().encode())
         return SnapshotReading(*args)
 
-    monkeypatch.setattr("tidegauge.sources.postgres.subscription.SnapshotReading", late)
+    monkeypatch.setattr("tidegauge.sources.postgres.server.SnapshotReading", late)
     subscription = connected(shop)
     with pytest.raises(TableRewritten):
         received(subscription, lambda found: bool(found.frontier))
