@@ -124,7 +124,7 @@ class ListingsUpstream:
                 self._appear(act.number, moved=act.what == "transact")
             case "compact" | "retention" if user.on_data_loss == "gap" and there:
                 gone = random.choice(there)
-                gone.there = False
+                gone.there, self.overtaken = False, True
                 Path(gone.path).unlink()
             case "spoil":
                 self.spoilt = True
@@ -150,7 +150,7 @@ class ListingsUpstream:
         now = self._clock.now().astimezone(UTC)
         modified = int(now.timestamp() * 1_000_000) * 1000 - _MOVED * 10**9 * moved
         if (before := self._now.get(path)) is not None:
-            before.there = False
+            before.there, self.overtaken = False, True
             modified = max(modified, before.modified + 1000)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(gzip.compress(data, mtime=0) if path.endswith(".gz") else data)
