@@ -13,6 +13,7 @@ from tests.sources.postgres.test_refusals import connected, released
 from tests.waiting import eventually
 
 import tidegauge as tg
+from tidegauge.dsl.stream import RowStream
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import StreamRecordUnparsable
 from tidegauge.errors.postgressource import SourceTableTruncated, TableChanged, ValueUnfit
@@ -98,6 +99,31 @@ def test_the_server_keeps_its_log_until_the_ended_outputs_are_dropped(shop: Shop
     flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
     assert shop.ask(f"SELECT '{shop.confirmed()}'::pg_lsn >= '{at}'::pg_lsn") == [(True,)]
     assert shop.held(flow, "users") == shop.there("users")
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["truncated", "made again"])
+def test_an_output_that_begins_now_beside_those_that_ended_has_all_that_comes_or_ends_as_well(
+    shop: Shop, tmp_path: Path, again: bool
+) -> None:
+    shop.catch_up()
+    for statement in PUBLISHED if again else ["TRUNCATE orders"]:
+        shop.do(statement)
+    ended(shop)
+
+    def caught_up(written: int) -> set[str]:
+        flow = shop.flow()
+        changes = RowStream(flow, "db").table("orders").changelog("op")
+        flow.sink("now", changes, tg.ParquetSink(str(tmp_path / "now")), start="now")
+        with pytest.raises(TidegaugeError):
+            flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
+        if not again and written:
+            assert tg.read_arrow(flow, "now")["id"].to_pylist() == list(range(written))
+        return {one.name for one in tg.status(flow).outputs if one.state == "failed"}
+
+    caught_up(0)
+    for n in range(2):
+        shop.do(f"INSERT INTO orders VALUES ({n}, 'joe', NULL)")
+        assert caught_up(n + 1) == {"orders", "orders_log"} | ({"now"} if again else set())
 
 
 RENAMED = ["ALTER TABLE orders RENAME TO other", "INSERT INTO other VALUES (12, 'bob', NULL)"]

@@ -106,8 +106,10 @@ class Gathering:
         self._later: Final = {} if later is None else dict(later)
         self._oids: Final = {} if oids is None else dict(oids)
         self._names: Final = {oid: name for name, oid in self._oids.items()}
-        self._over: Final[set[str]] = set()
-        """The streams that have ended."""
+        self._over: Final[dict[str, str]] = {}
+        """The streams that have ended, and why: each later change of such a table says it again."""
+        self._said: Final[set[str]] = set()
+        """Those that have a record of it."""
         self._write: Final = write
         self._most: Final = SPILL if spill is None else spill
         self._filed: Final = _FILED if spill is None else spill // 2
@@ -159,8 +161,9 @@ class Gathering:
 
     def end(self, stream: str, detail: str) -> None:
         """End a stream at the place before the one reached: its table is gone, or another one, by now."""
-        if stream not in self._over:
-            self._over.add(stream)
+        if stream not in self._said:
+            self._said.add(stream)
+            self._over.setdefault(stream, detail)
             self._whole.setdefault(stream, []).append(_ended(self.reached - 1, 0, detail, 0))
 
     def take(self, message: bytes) -> None:
@@ -196,16 +199,20 @@ class Gathering:
             self._end(self._by_name.get(was, ""), f"it has the name {name} at {at}")
         if self._oids.get(name, shape.oid) != shape.oid:
             self._end(stream, f"it was dropped and made again before {at}")
-        self._shapes[shape.oid] = ("" if stream in self._over or was != name else stream, shape.encoded())
+        self._shapes[shape.oid] = ("" if was != name else stream, shape.encoded())
         self._taking = {}
 
     def _end(self, stream: str, detail: str) -> None:
-        """End a stream in the transaction that is under way."""
-        if stream and self._passed_over(stream):
+        """End a stream in the transaction that is under way, once."""
+        if not stream:
+            return
+        self._over.setdefault(stream, detail)
+        if self._passed_over(stream):
             self.unsaid[stream] = detail
-        elif stream and stream not in self._over:
-            self._over.add(stream)
-            self._cut(stream)
+            return
+        self._said.add(stream)
+        self._cut(stream)
+        if (chunks := self._open.get(stream)) is None or chunks[-1].kind != ENDED:
             self._add(stream, _ended(self._lsn, self._at, detail, self._counts.get(stream, 0)))
 
     def _begin(self, message: bytes) -> _OpenChanges | None:
@@ -214,6 +221,9 @@ class Gathering:
         stream, shape = self._known(oid, message)
         self._touched |= self._lsn >= self._watched.get(oid, _NEVER)
         if not stream or self._passed_over(stream):
+            return None
+        if stream in self._over:
+            self._end(stream, self._over[stream])
             return None
         pending = self._pending.get(stream)
         if pending is None or pending.shape != shape:
@@ -232,7 +242,9 @@ class Gathering:
         """Take in that a table was truncated."""
         stream, shape = self._known(oid, b"T")
         self._touched |= self._lsn >= self._watched.get(oid, _NEVER)
-        if stream and not self._passed_over(stream):
+        if stream in self._over:
+            self._end(stream, self._over[stream])
+        elif stream and not self._passed_over(stream):
             self._cut(stream)
             self._add(stream, Chunk(self._lsn, self._at, EMPTIED, shape, self._counts.get(stream, 0), 0))
 
