@@ -12,7 +12,7 @@ find. A mutant whose tests are skipped, for want of a server, is said to be untr
 
     python scripts/mutants.py            all of them, two at a time
     python scripts/mutants.py 08 zombie  those whose names have one of these words in them
-    python scripts/mutants.py --third    every third one; three commits in a row have all of them
+    python scripts/mutants.py --fourth   every fourth one; four commits in a row have all of them
 """
 
 from __future__ import annotations
@@ -176,9 +176,9 @@ def sound(clean: Path, mutants: Sequence[Mutant]) -> None:
 def chosen(words: Sequence[str]) -> list[Path]:
     """Return the patches that the words of the command name."""
     paths = sorted(MUTANTS.glob("*.patch"))
-    if list(words) == ["--third"]:
+    if list(words) == ["--fourth"]:
         count = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-        return paths[int(count.stdout or 0) % 3 :: 3]
+        return paths[int(count.stdout or 0) % 4 :: 4]
     return [path for path in paths if not words or any(word in path.stem for word in words)]
 
 

@@ -1,7 +1,7 @@
 """Write `tests/slow.txt`: the tests whose cells together took a while in a run, 0.7 seconds or as many as you say.
 
 Invariant: a line is a test without its parameters, and the lines are sorted. No line is taken out: of most slow tests
-a run has a third alone. Empty the file first, and run with `TIDEGAUGE_TURNS=all` and without `-m`, to begin anew.
+a run has a fourth alone. Empty the file first, and run with `TIDEGAUGE_TURNS=all` and without `-m`, to begin anew.
 
     .venv/bin/pytest -n 3 --dist loadgroup -m "not long" --junitxml=quick.xml
     python scripts/slow.py quick.xml

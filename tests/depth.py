@@ -3,14 +3,14 @@
 A property says how many examples it has by `@deep(count)`; one that does not say it has Hypothesis' hundred. `make
 test` makes a quarter of them, `make long` all of those whose turn it is.
 
-Each cell of a test has a turn, 0, 1 or 2, by its place among the cells of that test and by the number of commits:
+Each cell of a test has a turn, 0 to 3, by its place among the cells of that test and by the number of commits:
 
-    of a test in `slow.txt`             0: `make test`, 1: `make long`, 2: the next commit
+    of a test in `slow.txt`             0: `make test`, 1: `make long`, 2 and 3: another commit
     of one marked `long`, if it has
-    several cells or is in `slow.txt`   1: `make long`, 0 and 2: another commit
-    of a property, at its depth         1: `make long`, 0 and 2: another commit
+    several cells or is in `slow.txt`   1: `make long`, others: another commit
+    of a property, at its depth         1: `make long`, others: another commit
 
-So three commits in a row have all, as of the planted bugs, and `TIDEGAUGE_TURNS=all` has all at once. Other tests
+So four commits in a row have all, as of the planted bugs, and `TIDEGAUGE_TURNS=all` has all at once. Other tests
 marked `long` are in every `make long`.
 
 `slow.txt` names the tests whose cells together took a while: 0.7 seconds of `make test`, 10 of `make long`.
@@ -49,12 +49,12 @@ def deep(count: int, **others: Any) -> settings:
 def turn(test: str, cell: int, *, commits: int) -> int:
     """Return the turn of a cell of a test, after so many commits.
 
-    >>> [turn("a.py::test", cell, commits=0) for cell in range(3)]
-    [0, 1, 2]
-    >>> [turn("a.py::test", 0, commits=commits) for commits in range(3)]
-    [0, 2, 1]
+    >>> [turn("a.py::test", cell, commits=0) for cell in range(4)]
+    [1, 2, 3, 0]
+    >>> [turn("a.py::test", 0, commits=commits) for commits in range(4)]
+    [1, 0, 3, 2]
     """
-    return (crc32(test.encode()) + cell - commits) % 3
+    return (crc32(test.encode()) + cell - commits) % 4
 
 
 @cache
