@@ -6,11 +6,15 @@ import gzip
 import io
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -34,6 +38,7 @@ from tidegauge.errors.polls import (
 from tidegauge.errors.secrets import SecretInClear
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import SourceState
+from tidegauge.sources.polls import fetching
 
 
 @pytest.fixture
@@ -521,3 +526,21 @@ def test_a_flow_without_the_client_says_which_extra_it_needs(tmp_path: Path, mon
     made = tg.HttpSource("http://example.org/", format=tg.Json("n long"), staging=tmp_path)
     with pytest.raises(HttpMissing, match=r"tidegauge\[http\]"):
         flow.source("rates", made)
+
+
+def test_many_sources_read_the_certificates_to_trust_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetching._read_trust.cache_clear()
+    read: list[object] = []
+    two = threading.Barrier(2)
+
+    def reading() -> object:
+        with suppress(threading.BrokenBarrierError):
+            two.wait(timeout=0.2)  # where there is a second one, it comes in as well
+        read.append(object())
+        return read[-1]
+
+    monkeypatch.setattr(httpx2, "create_ssl_context", reading)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(fetching._trust, [httpx2] * 8))
+    fetching._read_trust.cache_clear()
+    assert (len(read), set(found)) == (1, set(read))

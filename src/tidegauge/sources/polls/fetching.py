@@ -6,8 +6,10 @@ Invariant: whatever a server does, the poll ends with rows, with nothing new, or
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import urljoin
@@ -54,6 +56,7 @@ PAGES: Final = 10_000
 REDIRECTS: Final = 10
 _OK, _UNCHANGED = 200, 304
 _SHOWN: Final = 200
+_READING: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,7 @@ class HttpFetch:
         if not self._kept:
             logging.getLogger(self.client.__name__).addFilter(unqueried)
             made = self.client.Client(
+                verify=_trust(self.client),
                 follow_redirects=True,
                 max_redirects=REDIRECTS,
                 timeout=self.timeout,
@@ -232,3 +236,14 @@ def _of_another(page: _Page, state: HttpState | None) -> bool:
 
 def _strong_again(state: HttpState, found: HttpState) -> bool:
     return state.kind == found.kind == ETAG and state.value == found.value and not found.value.startswith("W/")
+
+
+def _trust(client: Any) -> Any:
+    """Return the certificates to trust. Reading them takes 20 ms, so all sources share one reading."""
+    with _READING:
+        return _read_trust(client)
+
+
+@cache
+def _read_trust(client: Any) -> Any:
+    return client.create_ssl_context()
