@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
@@ -12,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import httpx2
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -528,19 +529,25 @@ def test_a_flow_without_the_client_says_which_extra_it_needs(tmp_path: Path, mon
         flow.source("rates", made)
 
 
-def test_many_sources_read_the_certificates_to_trust_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    fetching._read_trust.cache_clear()
-    read: list[object] = []
+class Trust:
+    """Certificates that were read."""
+
+
+def test_sources_of_one_time_read_the_certificates_to_trust_once() -> None:
+    read: list[int] = []
     two = threading.Barrier(2)
 
-    def reading() -> object:
+    def reading() -> Trust:
         with suppress(threading.BrokenBarrierError):
             two.wait(timeout=0.2)  # where there is a second one, it comes in as well
-        read.append(object())
-        return read[-1]
+        read.append(1)
+        return Trust()
 
-    monkeypatch.setattr(httpx2, "create_ssl_context", reading)
+    client = SimpleNamespace(__name__="client", create_ssl_context=reading)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(fetching._trust, [httpx2] * 8))
-    fetching._read_trust.cache_clear()
-    assert (len(read), set(found)) == (1, set(read))
+        found = list(pool.map(fetching._trust, [client] * 8))
+    assert (len(read), len(set(found))) == (1, 1)
+    del found
+    gc.collect()
+    assert isinstance(fetching._trust(client), Trust)
+    assert len(read) == 2, "who comes after the last of them reads anew"

@@ -9,10 +9,10 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import urljoin
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
@@ -57,6 +57,7 @@ REDIRECTS: Final = 10
 _OK, _UNCHANGED = 200, 304
 _SHOWN: Final = 200
 _READING: Final = threading.Lock()
+_READ: Final = WeakValueDictionary[str, Any]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +240,11 @@ def _strong_again(state: HttpState, found: HttpState) -> bool:
 
 
 def _trust(client: Any) -> Any:
-    """Return the certificates to trust. Reading them takes 20 ms, so all sources share one reading."""
+    """Return the certificates to trust. Reading them takes 20 ms, so all sources of a time share one reading.
+
+    It is let go of with the last of them: the next run may find others, or another `SSL_CERT_FILE`.
+    """
     with _READING:
-        return _read_trust(client)
-
-
-@cache
-def _read_trust(client: Any) -> Any:
-    return client.create_ssl_context()
+        if (found := _READ.get(client.__name__)) is None:
+            found = _READ[client.__name__] = client.create_ssl_context()
+        return found
