@@ -169,6 +169,16 @@ def test_a_policy_of_sizes_does_not_keep_a_poll_waiting(tmp_path: Path, tick: An
     run.abandon()
 
 
+def goes_on_anew(world: Polled) -> None:
+    """Resume with a new incarnation: what upstream gives from then on comes behind the rows 1 and 2."""
+    tg.resume(world.make(world), "orders", new_incarnation=True, env=world.env())
+    world.upstream.rows = [3]
+    run = world.start()
+    run.catch_up()
+    run.abandon()
+    assert numbers(world) == [1, 2, 3]
+
+
 def test_a_staging_folder_that_is_lost_fails_the_source_until_a_new_incarnation(world: Polled) -> None:
     world.upstream.rows = [1, 2]
     run = world.start()
@@ -184,12 +194,7 @@ def test_a_staging_folder_that_is_lost_fails_the_source_until_a_new_incarnation(
     [source] = tg.status(world.make(world)).sources
     assert source.state == "failed"
     assert isinstance(source.error, UpstreamRecreated)
-    tg.resume(world.make(world), "orders", new_incarnation=True, env=world.env())
-    world.upstream.rows = [3]
-    run = world.start()
-    run.catch_up()
-    run.abandon()
-    assert numbers(world) == [1, 2, 3]
+    goes_on_anew(world)
     assert (world.root / "polls" / "shop" / "orders" / "1").is_dir()
 
 
@@ -209,12 +214,7 @@ def test_a_rule_that_removes_the_log_in_a_bucket_fails_the_source_until_a_new_in
     run.abandon()
     [source] = tg.status(world.make(world)).sources
     assert (source.state, type(source.error)) == ("failed", PollGone)
-    tg.resume(world.make(world), "orders", new_incarnation=True, env=world.env())
-    world.upstream.rows = [3]
-    run = world.start()
-    run.catch_up()
-    run.abandon()
-    assert numbers(world) == [1, 2, 3]
+    goes_on_anew(world)
     assert all(name.startswith("shop/orders/1/") for name in ObjectPath.of(lake.at("polls")).below())
 
 

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import tidegauge as tg
+import pytest
 
-__all__ = ["by_key", "caught_up", "flow_of", "held", "log", "shown"]
+import tidegauge as tg
+from tidegauge.errors.base import TidegaugeError
+
+__all__ = ["by_key", "caught_up", "ended", "flow_of", "held", "log", "shown"]
 
 
 def flow_of(
@@ -33,6 +36,17 @@ def flow_of(
 def caught_up(flow: tg.Dataflow) -> tg.Dataflow:
     flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
     return flow
+
+
+def ended(flow: tg.Dataflow, *tables: str) -> dict[str, TidegaugeError]:
+    """Run a flow whose outputs of these tables end, and no others; return why each has failed."""
+    with pytest.raises(TidegaugeError):
+        caught_up(flow)
+    found = tg.status(flow)
+    assert [one.state for one in found.sources] == ["idle"], found.sources
+    failed = {one.name: one.error for one in found.outputs if one.state == "failed" and one.error is not None}
+    assert failed.keys() == {name for table in tables for name in (table, f"{table}_log")}
+    return failed
 
 
 def by_key(rows: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.mariadb import MariaDb
+from tests.sources.database import followed
 from tests.sources.mysql.store import Store
 from tests.waiting import eventually
 
@@ -18,13 +19,6 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import ORIGIN
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(params=["mariadb", "mysql"])
-def server(request: pytest.FixtureRequest) -> MariaDb:
-    """A server of each kind."""
-    found: MariaDb = request.getfixturevalue(request.param)
-    return found
 
 
 @pytest.fixture
@@ -38,14 +32,7 @@ def shop(server: MariaDb, tmp_path: Path) -> Store:
 
 def ended(shop: Store, *tables: str, **options: Any) -> dict[str, TidegaugeError]:
     """Run the flow, whose outputs of these tables end; return why each has failed."""
-    flow = shop.flow(**options)
-    with pytest.raises(TidegaugeError):
-        flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
-    found = tg.status(flow)
-    assert [one.state for one in found.sources] == ["idle"], found.sources
-    failed = {one.name: one.error for one in found.outputs if one.state == "failed" and one.error is not None}
-    assert failed.keys() == {name for table in tables or ("orders",) for name in (table, f"{table}_log")}
-    return failed
+    return followed.ended(shop.flow(**options), *(tables or ("orders",)))
 
 
 def exact(shop: Store, *tables: str) -> None:

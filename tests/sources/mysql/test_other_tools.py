@@ -19,13 +19,6 @@ ORDERS = "id bigint PRIMARY KEY, who text, amount int"
 PARTS = "PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (6), PARTITION p1 VALUES LESS THAN (MAXVALUE))"
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
-def server(request: pytest.FixtureRequest) -> MariaDb:
-    """A server of each kind."""
-    found: MariaDb = request.getfixturevalue(request.param)
-    return found
-
-
 def shop_of(server: MariaDb, root: Path, *, parts: bool = False) -> Store:
     found = Store(server, root)
     found.table("orders", ORDERS)

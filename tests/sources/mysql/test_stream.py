@@ -22,13 +22,6 @@ pytestmark = pytest.mark.long
 ORDERS = "id bigint PRIMARY KEY, who text, amount decimal(10, 2)"
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
-def server(request: pytest.FixtureRequest) -> MariaDb:
-    """A server of each kind."""
-    found: MariaDb = request.getfixturevalue(request.param)
-    return found
-
-
 @pytest.fixture
 def shop(server: MariaDb, tmp_path: Path) -> Store:
     found = Store(server, tmp_path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.postgres import Server
+from tests.sources.database import followed
 from tests.sources.postgres.shop import Shop
 from tests.sources.postgres.test_refusals import connected, released
 from tests.waiting import eventually
@@ -32,14 +33,7 @@ def shop(logical: Server, tmp_path: Path) -> Shop:
 
 def ended(shop: Shop, table: str = "orders", **options: bool) -> dict[str, TidegaugeError]:
     """Run the flow, whose outputs of one table end; return why each has failed."""
-    flow = shop.flow(**options)
-    with pytest.raises(TidegaugeError):
-        flow.run(until="caught-up", engine=tg.LocalEngine(threads=2))
-    found = tg.status(flow)
-    assert [one.state for one in found.sources] == ["idle"]
-    failed = {one.name: one.error for one in found.outputs if one.state == "failed" and one.error is not None}
-    assert failed.keys() == {table, f"{table}_log"}
-    return failed
+    return followed.ended(shop.flow(**options), table)
 
 
 def test_a_truncate_ends_the_outputs_of_its_table_alone(shop: Shop) -> None:
