@@ -19,7 +19,6 @@ Invariant: all that waits here is given as the same rows, at the same place, how
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -35,14 +34,14 @@ from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.chunks import KEPT, SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.later import JoinedTable, LaterTables
-from tidegauge.sources.postgres.replication import LogSender
+from tidegauge.sources.postgres.server import SnapshotRows
 from tidegauge.sources.postgres.sessions import nudged
-from tidegauge.sources.postgres.snapshot import SnapshotReading, SnapshotTask
+from tidegauge.sources.postgres.snapshot import SnapshotTask
 
 __all__ = ["ArrivingTables", "KeptChunks", "given_later"]
 
 _SHAPE: Final = '[0, "", "", []]'
-_LOOKS: Final = 0.005
+_MAKING: Final = 0.005
 """Seconds to wait for the slot in each step."""
 _STEP: Final = 1.0
 _IDLE: Final = 1.0
@@ -89,11 +88,11 @@ class ArrivingTables:
         self._reader: Final = reader
         self._later: Final = later
         self._point = 0
-        self._reading: SnapshotReading | None = None
+        self._reading: SnapshotRows | None = None
         self._whole = self._stopped = False
-        self._idle_since = time.monotonic()
+        self._idle_since = reader.server.monotonic()
         later.tidy()
-        self._maker: Final = LogSender(reader.place, f"{reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
+        self._maker: Final = reader.server.sender(f"{reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
         self._maker.make(kind="TEMPORARY")
 
     def go_on(self, reached: int) -> bool:
@@ -103,23 +102,24 @@ class ArrivingTables:
         """
         if self.failure is not None:
             raise self.failure
-        if not self._point and (made := self._maker.made(_LOOKS)) is not None:
+        if not self._point and (made := self._maker.made(_MAKING)) is not None:
             self._point, name = made
             self.floor = self._point
             self._begin(name)
-        if self._whole and time.monotonic() - self._idle_since > _IDLE:
-            self._idle_since = time.monotonic()
+        now = self._reader.server.monotonic()
+        if self._whole and now - self._idle_since > _IDLE:
+            self._idle_since = now
             nudged(self._reader.place)
         return self._whole and reached >= self._point
 
     def joined(self, place: int) -> list[JoinedTable]:
         """Return the tables as they join at a place."""
-        reading, at = self._reading, time.time_ns() // 1000
+        reading, at = self._reading, self._reader.server.micros()
         assert reading is not None  # noqa: S101 - they are whole
         return [
             JoinedTable(
-                str(table), stream, table.oid, self._point, place, at, reading.shapes[stream], reading.pieces[stream],
-                self._later.attempt,
+                str(table), stream, table.oid, self._point, place, at, reading.shapes[stream],
+                tuple(reading.pieces[stream]), self._later.attempt,
             )
             for stream, table in self.streams.items()
         ]  # fmt: skip
@@ -138,10 +138,10 @@ class ArrivingTables:
         task = SnapshotTask(
             reader.place, folder, reader.publication, reader.slot, name, at, at, streams, reader.connections
         )
-        self._reading = reading = SnapshotReading(task)
+        self._reading = reading = reader.server.reading(task)
         threading.Thread(target=self._read, args=(reading,), name="later rows", daemon=True).start()
 
-    def _read(self, reading: SnapshotReading) -> None:
+    def _read(self, reading: SnapshotRows) -> None:
         """Have the rows read, in a thread: taking a lock on a table may take long."""
         try:
             while not self._stopped:
