@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from tests.simulation.test_faults import lived
@@ -11,6 +11,7 @@ from tests.simulation.test_faults import lived
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.flow import runner
 from tidegauge.flow.runner import Runner
+from tidegauge.sinks.protocol import Table
 from tidegauge.testing.simulation.plan import Act, Fault
 from tidegauge.testing.simulation.tables.sink import SimulatedTable
 from tidegauge.testing.simulation.tables.stager import SimulatedStager
@@ -27,8 +28,8 @@ def test_a_lease_that_is_not_given_back(monkeypatch: Patch) -> None:
 def test_a_hold_that_nobody_releases(monkeypatch: Patch) -> None:
     register = Runner._begin
 
-    def holding(self: Runner) -> None:
-        register(self)
+    def holding(self: Runner, tables: Mapping[str, Table]) -> None:
+        register(self, tables)
         self._store.hold("shop", "a reader that is gone", 0)
 
     monkeypatch.setattr(Runner, "_begin", holding)
@@ -56,8 +57,8 @@ def test_a_thread_that_goes_on_after_its_driver(monkeypatch: Patch, over: thread
 
 
 def test_work_that_never_ends_beside_a_driver_that_has(monkeypatch: Patch) -> None:
-    def begin(self: Runner) -> None:
-        given(self)
+    def begin(self: Runner, tables: Mapping[str, Table]) -> None:
+        given(self, tables)
         self._spawn(lambda: self.env.sleep(1_000.0))
 
     given = Runner._begin

@@ -19,17 +19,51 @@ Invariant: a driver goes over only to a flow for which nothing that runs already
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import Final
 
+from tidegauge.errors.base import brief
 from tidegauge.flow.dropping import without
 from tidegauge.flow.replacing import intended
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.code import changes, code_of
 from tidegauge.job.plan import OutputPlan
-from tidegauge.remap.store import Replacement
+from tidegauge.remap.store import Decisions, Replacement
 
-__all__ = ["successor"]
+__all__ = ["NewerFlow", "successor"]
+
+
+class NewerFlow:
+    """Where a run loads a newer flow from, once for each decision that its own does not know.
+
+    load: None where there is none to be had.
+    """
+
+    def __init__(self, load: Callable[[], FlowSpec] | None) -> None:
+        self._load: Final = load
+        self._weighed: object = frozenset[str]()
+
+    def look(
+        self, flow: FlowSpec, decided: Decisions, lacking: frozenset[str], *, tell: Callable[[str], None]
+    ) -> FlowSpec | None:
+        """Return the flow to go over to; None if there is none, of which people are told why.
+
+        decided: what stands. lacking: the outputs that the flow lacks, or whose code it does.
+        """
+        if self._load is None or (decided.number, lacking) == self._weighed:
+            return None
+        self._weighed = decided.number, lacking
+        replacing = {name: decided.replacements[name] for name in lacking & decided.replacements.keys()}
+        try:
+            found = successor(flow, self._load(), adding=decided.added & lacking, replacing=replacing)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the newer flow, this one goes on
+            found = f"it cannot be loaded: {brief(error)}"
+        if isinstance(found, str):
+            names = ", ".join(sorted(lacking))
+            tell(f"the newer flow for {names} is not taken: {found}; this run goes on as before")
+            return None
+        return found
 
 
 def successor(

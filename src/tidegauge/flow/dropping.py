@@ -10,19 +10,22 @@ pause, waits for the job and the commit of the output, and goes on without it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
+from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sinks import TableNotRemovable
+from tidegauge.flow.away import Away
 from tidegauge.flow.replacing import withdrawn
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.plan import OutputPlan
 from tidegauge.remap.store import Lease, Replacement, Store
 from tidegauge.sinks.protocol import OutputId, Removable, Sweeping
 
-__all__ = ["drop_decided", "finish_drop", "removable", "without"]
+__all__ = ["Drops", "drop_decided", "finish_drop", "removable", "without"]
 
 
 def removable(flow: FlowSpec, output: str) -> Removable:
@@ -57,6 +60,36 @@ def finish_drop(flow: FlowSpec, store: Store, lease: Lease, output: str, *, tabl
     elif output in flow.outputs:
         _sweep(flow, output, lease, store.decisions(flow.name).replacements.get(output))
     store.drop_output(lease, output)
+
+
+class Drops:
+    """The drops of a run that could not be carried out, each tried again after growing delays."""
+
+    def __init__(self, store: Store, lease: Lease, *, env: Env) -> None:
+        self._store: Final = store
+        self._lease: Final = lease
+        self._env: Final = env
+        self._hindered: Final[dict[str, Away]] = {}
+
+    @property
+    def hindered(self) -> Set[str]:
+        """The outputs that could not be dropped."""
+        return self._hindered.keys()
+
+    @property
+    def due(self) -> bool:
+        """Whether one of them may be tried again."""
+        now = self._env.monotonic()
+        return any(away.due(now) for away in self._hindered.values())
+
+    def carry_out(self, flow: FlowSpec) -> frozenset[str]:
+        """Carry out the decided drops. Return the outputs that are gone."""
+        now, tried = self._env.monotonic(), drop_decided(flow, self._store, self._lease)
+        for name, error in tried.items():
+            before = self._hindered.pop(name, None)
+            if error is not None:
+                self._hindered[name] = before.again(error, now=now) if before else Away.first(error, now=now)
+        return frozenset(name for name, error in tried.items() if error is None)
 
 
 def without(flow: FlowSpec, outputs: Collection[str]) -> FlowSpec:
