@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import io
 import logging
+import os
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +22,7 @@ import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.loads import FileNotLoadable, LoadedAlready, LoadNotStaged, UrlGivesNoData
 from tidegauge.errors.objects import CredentialsInAddress
-from tidegauge.sources.file.fetching import fetch
+from tidegauge.sources.file.fetching import fetched
 
 SECRET = "hunter2hunter2"
 LINES = b'{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n'
@@ -123,6 +126,49 @@ def test_a_redirect_is_followed_but_not_out_of_encryption(tmp_path: Path, secure
     assert rows(flow) == [(1, 0), (2, 0)]
 
 
+def test_a_load_reads_the_certificates_to_trust_once_and_the_next_one_reads_them_anew(
+    tmp_path: Path, secure: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secure.answer = lambda asked: Answer(b'{"id": %d}\n' % int(asked.path[1]))
+    read: list[str] = []
+    real = ssl.create_default_context
+
+    def reading(*given: Any, **named: Any) -> ssl.SSLContext:
+        read.append(os.environ["SSL_CERT_FILE"])
+        return real(*given, **named)
+
+    monkeypatch.setattr(ssl, "create_default_context", reading)
+    flow = shop(tmp_path)
+    for load, numbers in enumerate(((1, 2, 3), (4, 5)), start=1):
+        tg.load(flow, "orders", [f"{secure.url}/{n}.jsonl" for n in numbers])
+        assert len(read) == load
+    assert [n for n, _ in rows(flow)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_told_as_that(
+    tmp_path: Path, secure: Served, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    if content:
+        (tmp_path / "mine.pem").write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "mine.pem"))
+    with pytest.raises(UrlGivesNoData, match="the certificates to trust, of SSL_CERT_FILE or SSL_CERT_DIR"):
+        tg.load(shop(tmp_path), "orders", f"{secure.url}/a.jsonl")
+    assert staged(tmp_path) == ["lock"]
+
+
+def test_what_one_server_has_left_in_the_client_does_not_go_to_the_next(tmp_path: Path, server: Served) -> None:
+    cookies: list[str | None] = []
+
+    def answer(asked: Asked) -> Answer:
+        cookies.append(asked.headers.get("cookie"))
+        return Answer(LINES, headers={"Set-Cookie": f"session={SECRET}; Path=/"})
+
+    server.answer = answer
+    tg.load(shop(tmp_path), "orders", [f"{server.url}/a.jsonl", f"{server.url}/b.jsonl"])
+    assert cookies == [None, None]
+
+
 def test_a_server_that_nobody_vouches_for_is_refused(
     tmp_path: Path, secure: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +188,7 @@ def test_a_body_without_room_is_refused_before_it_is_there_or_once_it_is_too_muc
     assert staged(tmp_path) == ["lock"]
     server.says(bytes(3 << 20), content_encoding="identity", length=-1)
     with pytest.raises(LoadNotStaged, match="and there is room for 1048577"):
-        fetch(f"{server.url}/b.jsonl", tmp_path, 0, room=lambda _folder: (1 << 20) + 1)
+        list(fetched([f"{server.url}/b.jsonl"], tmp_path, room=lambda _folder: (1 << 20) + 1))
     assert (tmp_path / "000000.jsonl").stat().st_size == 1 << 20
 
 

@@ -39,7 +39,7 @@ from tidegauge.objects.address import glob_address, is_address
 from tidegauge.sources.batches.loading import LoadFile, check_new, load_name, publish_load, staging
 from tidegauge.sources.batches.manifest import BatchFile
 from tidegauge.sources.batches.source import BatchSource
-from tidegauge.sources.file.fetching import fetch, is_url, shown_url
+from tidegauge.sources.file.fetching import fetched, is_url, shown_url
 from tidegauge.sources.file.once import FoundFile, check_unchanged, found_files, splits_of
 from tidegauge.sources.formats.csv import Csv
 from tidegauge.sources.formats.json import Json
@@ -225,19 +225,19 @@ def _reader(format: Format, columns: pa.Schema) -> Format:
 
 
 def _found(addresses: Sequence[str], format: Format, folder: Path) -> list[FoundFile]:
-    """Find the files, those of URLs by fetching them. One that several patterns name is there once.
+    """Find the files, at last those of URLs, by fetching them. One that several patterns name is there once.
 
     Raises `InvalidArgument` for two URLs that differ in their queries alone and give the same: nobody can tell
     whether they are one file.
     """
     found: dict[tuple[str, str], FoundFile] = {}
-    for number, address in enumerate(dict.fromkeys(addresses)):
+    for address in addresses:
         if not is_url(address):
             found |= {(file.address, file.identity): file for file in _on_shelf(address, format)}
-            continue
-        path, digest = fetch(address, folder, number)
+    urls = list(dict.fromkeys(filter(is_url, addresses)))
+    for url, path, digest in fetched(urls, folder) if urls else ():
         [file] = found_files(str(path), format)
-        file = replace(file, address=shown_url(address), identity=f"content {digest}")
+        file = replace(file, address=shown_url(url), identity=f"content {digest}")
         if (file.address, file.identity) in found:
             expected = "URLs of different files: two that differ after the '?' alone give the same content"
             raise InvalidArgument(parameter="address", value=file.address, expected=expected)

@@ -1,6 +1,6 @@
-"""A file behind a URL, fetched into a folder before anything of it is read.
+"""Files behind URLs, fetched into a folder before anything of them is read.
 
-It is asked for once. So the rows are those of one answer, also if the server has other data a moment later.
+Each is asked for once. So the rows are those of one answer, also if the server has other data a moment later.
 
 Invariant: the file has the whole body that the server announced, and no page for people: an answer that was cut
 off, a login, an error page and a circle of redirects raise `UrlGivesNoData`, one that the disk has no room for
@@ -19,20 +19,21 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tidegauge.errors.base import brief
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.loads import LoadNotStaged, UrlGivesNoData
 from tidegauge.errors.objects import CredentialsInAddress
 from tidegauge.errors.polls import HttpMissing
 from tidegauge.sources.polls.asking import after_seconds, is_page, shown, unqueried
 
-__all__ = ["fetch", "is_url", "room_at", "shown_url", "without_queries"]
+__all__ = ["fetched", "is_url", "room_at", "shown_url", "without_queries"]
 
 _URL: Final = re.compile(r"(?i)https?://")
 _URLS: Final = re.compile(r"(?i)https?://[^\s'\"<>]*[^\s'\"<>,.;:)]")
@@ -71,10 +72,12 @@ def room_at(folder: Path) -> int:
     return disk.free - min(_KEPT, disk.total // 20)
 
 
-def fetch(url: str, folder: Path, number: int, *, room: Callable[[Path], int] = room_at) -> tuple[Path, str]:
-    """Fetch what a URL gives into a file of a folder; return the file and a digest of its content.
+def fetched(
+    urls: Sequence[str], folder: Path, *, room: Callable[[Path], int] = room_at
+) -> Iterator[tuple[str, Path, str]]:
+    """Fetch what URLs give into files of a folder; yield each URL, its file and a digest of the content.
 
-    The file keeps the endings of the URL's name: they tell the format and the compression. Raises `UrlGivesNoData`,
+    A file keeps the endings of the URL's name: they tell the format and the compression. Raises `UrlGivesNoData`,
     `LoadNotStaged`, `HttpMissing`, `OSError`.
     """
     try:
@@ -82,15 +85,26 @@ def fetch(url: str, folder: Path, number: int, *, room: Callable[[Path], int] = 
     except ImportError as error:
         raise HttpMissing(detail=str(error)) from None
     logging.getLogger(httpx2.__name__).addFilter(unqueried)
-    path = folder / f"{number:06}{''.join(PurePosixPath(urlsplit(url).path).suffixes[-2:])}"
-    headers = {"Accept-Encoding": "identity"}
     try:
-        with (
-            httpx2.Client(follow_redirects=True, max_redirects=_REDIRECTS, timeout=_SECONDS) as client,
-            client.stream("GET", url, headers=headers) as answer,
-        ):
+        trusted = httpx2.create_ssl_context()  # once for all: to read the certificates takes 20 ms
+    except OSError as error:
+        detail = f"the certificates to trust, of SSL_CERT_FILE or SSL_CERT_DIR, cannot be read: {brief(error)}"
+        raise _no_data(urls[0], detail) from error
+    for number, url in enumerate(urls):
+        path = folder / f"{number:06}{''.join(PurePosixPath(urlsplit(url).path).suffixes[-2:])}"
+        # A client of its own for each: no cookie of one server, or of one file, goes along to the next.
+        with httpx2.Client(
+            verify=trusted, follow_redirects=True, max_redirects=_REDIRECTS, timeout=_SECONDS
+        ) as client:
+            yield url, path, _fetched(httpx2, client, url, path, room)
+
+
+def _fetched(httpx2: Any, client: Any, url: str, path: Path, room: Callable[[Path], int]) -> str:
+    """Fetch what one URL gives into a file, and return the digest of its content."""
+    try:
+        with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer:
             _check(url, answer)
-            return path, _kept(url, answer, path, room)
+            return _kept(url, answer, path, room)
     except httpx2.TooManyRedirects:
         raise _no_data(url, f"it leads on from one address to another, more than {_REDIRECTS} times") from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
