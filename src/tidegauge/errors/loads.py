@@ -1,4 +1,7 @@
-"""TG-0679, TG-0689, TG-0694 to TG-0699: loads of files into a flow, once. After each of them nothing was loaded."""
+"""TG-0679, TG-0689, TG-0694 to TG-0699, TG-0977: loads of files into a flow, once.
+
+After each of them nothing was loaded, but for TG-0977, after which nobody knows.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from tidegauge.errors.base import TidegaugeError, Transient
 __all__ = [
     "FileChangedMeanwhile",
     "FileNotLoadable",
+    "LoadInDoubt",
     "LoadNotStaged",
     "LoadedAlready",
     "LoadsNotTaken",
@@ -23,6 +27,15 @@ class FileChangedMeanwhile(TidegaugeError):
     what = "nothing was loaded: {path} has changed since it was found, {detail}"
     cause = "somebody writes, moves or removes it"
     remedy = "load once it is written to its end"
+
+
+class LoadInDoubt(Transient):
+    """A load whose last request to an object store had no answer."""
+
+    code = "TG-0977"
+    what = "nobody knows whether {load} is loaded: {place} did not answer the request that makes it a load: {detail}"
+    cause = "the object store, or the network to it, went away in that moment"
+    remedy = "load the same again once the store answers: files that are loaded already are refused then (TG-0695)"
 
 
 class LoadNotStaged(Transient):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -17,13 +16,14 @@ from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.errors.loads import FileChangedMeanwhile, FileNotLoadable, NoSuchColumns
 from tidegauge.errors.sources import UnreadableFile
 from tidegauge.sinks.protocol import StagedFile
-from tidegauge.sources.batches.writing import stage
+from tidegauge.sources.batches.writing import write_part
 from tidegauge.sources.file.once import has_columns, rows_of_split
 from tidegauge.sources.file.reading import FileSplit
 from tidegauge.sources.formats.json import Json
 from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.formats.protocol import Format
 from tidegauge.sources.protocol import BadRecord
+from tidegauge.sources.staging import StagingPath
 
 __all__ = ["LoadTask", "load_tasks", "named"]
 
@@ -33,11 +33,11 @@ _WEIGHT: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """Stages the rows of some splits in a folder. addresses: of their files, by the splits' partitions."""
+    """Puts the rows of some splits into a folder. addresses: of their files, by the splits' partitions."""
 
     splits: tuple[FileSplit, ...]
     format: Format
-    folder: Path
+    folder: StagingPath
     addresses: Mapping[str, str]
 
     def __call__(self) -> list[StagedFile]:
@@ -46,7 +46,7 @@ class LoadTask:
         Raises `FileNotLoadable`, `FileChangedMeanwhile`, `NoSuchColumns`, what object stores refuse, and `OSError` of
         the folder.
         """
-        file = stage(self.folder, chain.from_iterable(map(self._rows, self.splits)))
+        file = write_part(self.folder, chain.from_iterable(map(self._rows, self.splits)))
         return [] if file is None else [StagedFile(file.name, file.rows, file.size, 0, 0)]
 
     def _rows(self, split: FileSplit) -> Iterator[pa.RecordBatch]:
@@ -82,7 +82,7 @@ def named(error: TidegaugeError | OSError, path: str, address: str) -> Tidegauge
 
 
 def load_tasks(
-    splits: Sequence[FileSplit], *, format: Format, folder: Path, addresses: Mapping[str, str]
+    splits: Sequence[FileSplit], *, format: Format, folder: StagingPath, addresses: Mapping[str, str]
 ) -> list[LoadTask]:
     """Deal splits out to tasks, small ones together."""
     tasks: list[LoadTask] = []

@@ -1,13 +1,13 @@
 """Loading files once: all of them become one epoch of an existing output, or none does.
 
-    discover ─► split ─► fetch, decode, stage in tasks ─► look again ─► one rename ─► the driver binds it
+    discover ─► split ─► fetch, decode, stage in tasks ─► look again ─► one rename or put ─► the driver binds it
 
 A load goes into a `BatchSource` of the flow, the one from which the output has rows. There it is a partition of one
 batch, named by a digest of the files: their addresses, sizes, and ETags or contents. The driver that runs the flow,
 now or later, finds it and binds it whole. So a load needs no lease and stops nobody.
 
-Invariant: before the rename nothing of a load can be seen, after it all of it is there for good. No file is loaded
-twice into one source, also if processes are killed, and if several load at the same time.
+Invariant: before the rename, or the put, nothing of a load can be seen, after it all of it is there for good. No
+file is loaded twice into one source, also if processes are killed, and if several load at the same time.
 
 >>> type(format_of(["/in/a.parquet", "/in/b.parquet"])).__name__, type(format_of(["https://x.org/a.csv.gz"])).__name__
 ('Parquet', 'Csv')
@@ -36,7 +36,17 @@ from tidegauge.job.loading import load_tasks, named
 from tidegauge.job.plan import Engine
 from tidegauge.looking.inspect import opened
 from tidegauge.objects.address import glob_address, is_address
-from tidegauge.sources.batches.loading import LoadFile, check_new, load_name, publish_load, staging
+from tidegauge.sources.batches.loading import (
+    LoadFile,
+    check_new,
+    fetching,
+    load_name,
+    missing,
+    parts_in,
+    publish_load,
+    shared,
+    staging,
+)
 from tidegauge.sources.batches.manifest import BatchFile
 from tidegauge.sources.batches.source import BatchSource
 from tidegauge.sources.file.fetching import fetched, is_url, shown_url
@@ -45,6 +55,7 @@ from tidegauge.sources.formats.csv import Csv
 from tidegauge.sources.formats.json import Json
 from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
+from tidegauge.sources.staging import StagingPath, path_of
 
 __all__ = ["Load", "format_of", "load"]
 
@@ -111,7 +122,8 @@ def load(
 
     Raises `LoadsNotTaken`, `LoadedAlready`, `NothingToLoad`, `FileNotLoadable`, `FileChangedMeanwhile`,
     `NoSuchColumns`, `UrlGivesNoData`, `LoadNotStaged`, `HttpMissing`, `InvalidArgument`, `UnknownName`, and what
-    object stores refuse. After each of them nothing is loaded. An `OSError` comes of a disk that could not say
+    object stores refuse. After each of them nothing is loaded. After `LoadInDoubt`, of a source in an object store,
+    nobody knows. An `OSError` comes of a disk that could not say
     whether the load, which is there, stays there when the power fails.
     """
     if all_or_nothing is not True:
@@ -122,7 +134,7 @@ def load(
     name, source = _taking(spec, output)
     addresses = _addresses(address)
     reader = _reader(format or format_of(addresses), source.schema)
-    root = Path(str(source.path))
+    root = path_of(str(source.path))
     before = _Before.of(spec, name, root, env)
     try:
         with staging(root) as folder:
@@ -137,7 +149,8 @@ def load(
             made = publish_load(root, folder, _told(addresses), inputs, files)
     except OSError as error:
         raise LoadNotStaged(folder=str(root), detail=brief(error)) from error
-    synchronise(root)
+    if isinstance(root, Path):
+        synchronise(root)
     return Load(
         flow=spec.name,
         output=output,
@@ -224,7 +237,7 @@ def _reader(format: Format, columns: pa.Schema) -> Format:
     return format
 
 
-def _found(addresses: Sequence[str], format: Format, folder: Path) -> list[FoundFile]:
+def _found(addresses: Sequence[str], format: Format, folder: StagingPath) -> list[FoundFile]:
     """Find the files, at last those of URLs, by fetching them. One that several patterns name is there once.
 
     Raises `InvalidArgument` for two URLs that differ in their queries alone and give the same: nobody can tell
@@ -235,13 +248,14 @@ def _found(addresses: Sequence[str], format: Format, folder: Path) -> list[Found
         if not is_url(address):
             found |= {(file.address, file.identity): file for file in _on_shelf(address, format)}
     urls = list(dict.fromkeys(filter(is_url, addresses)))
-    for url, path, digest in fetched(urls, folder) if urls else ():
-        [file] = found_files(str(path), format)
-        file = replace(file, address=shown_url(url), identity=f"content {digest}")
-        if (file.address, file.identity) in found:
-            expected = "URLs of different files: two that differ after the '?' alone give the same content"
-            raise InvalidArgument(parameter="address", value=file.address, expected=expected)
-        found[file.address, file.identity] = file
+    with fetching(folder) as here:
+        for url, path, digest in fetched(urls, here) if urls else ():
+            [file] = found_files(shared(folder, path), format)
+            file = replace(file, address=shown_url(url), identity=f"content {digest}")
+            if (file.address, file.identity) in found:
+                expected = "URLs of different files: two that differ after the '?' alone give the same content"
+                raise InvalidArgument(parameter="address", value=file.address, expected=expected)
+            found[file.address, file.identity] = file
     return list(found.values())
 
 
@@ -265,7 +279,7 @@ class _Before:
     failed: str = ""
 
     @staticmethod
-    def of(spec: FlowSpec, source: str, root: Path, env: Env) -> _Before:
+    def of(spec: FlowSpec, source: str, root: StagingPath, env: Env) -> _Before:
         """Look. Raises `LoadNotStaged` where the source had a folder, and this machine has none."""
         try:
             with opened(spec, env) as store:
@@ -275,8 +289,9 @@ class _Before:
             return _Before()
         if known is None:
             return _Before(running=str(running))
-        if known.details and not root.is_dir():
-            raise LoadNotStaged(folder=str(root), detail="it is not there, and the flow has read it")
+        bound = {name: str(detail.get("at", "")) for name, detail in known.details.items()}
+        if bound and (lacks := missing(root, bound)):
+            raise LoadNotStaged(folder=str(root), detail=lacks)
         failed = "" if known.failure is None else f"{known.failure[1].code}: {known.failure[1].summary}"
         return _Before(frozenset(known.details), str(running), failed)
 
@@ -288,7 +303,7 @@ class _Before:
 
 
 def _staged(
-    found: Sequence[FoundFile], format: Format, columns: pa.Schema, folder: Path, engine: Engine | None
+    found: Sequence[FoundFile], format: Format, columns: pa.Schema, folder: StagingPath, engine: Engine | None
 ) -> list[BatchFile]:
     """Have tasks stage the rows of the files."""
     addresses = {str(number): file.address for number, file in enumerate(found)}
@@ -297,7 +312,7 @@ def _staged(
     except UnreadableFile as error:
         path = str(error.evidence["path"])
         raise named(error, path, {file.facts.path: file.address for file in found}.get(path, path)) from error
-    tasks = load_tasks(splits, format=format, folder=folder, addresses=addresses)
+    tasks = load_tasks(splits, format=format, folder=parts_in(folder), addresses=addresses)
     if not tasks:
         return []
     workers = engine or LocalEngine()

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 from tidegauge.env import Env
@@ -30,6 +29,7 @@ from tidegauge.sinks.protocol import OutputId, job_mark
 from tidegauge.sinks.upkeep import Maintainable, Pack, Remnant, Upkeep
 from tidegauge.sources.batches.loading import sweep
 from tidegauge.sources.batches.source import BatchSource
+from tidegauge.sources.staging import path_of
 
 __all__ = ["Maintained", "MaintainedOutput", "maintain", "maintain_until"]
 
@@ -129,8 +129,8 @@ def _sweep(spec: FlowSpec) -> None:
     """Remove what loads have staged that were killed."""
     for source in spec.sources.values():
         if isinstance(source, BatchSource):
-            with suppress(OSError):  # a disk that is away has time
-                sweep(Path(source.path))
+            with suppress(OSError, TidegaugeError):  # what is away has time
+                sweep(path_of(str(source.path)))
 
 
 class _Keeper:

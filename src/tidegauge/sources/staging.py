@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias, TypeVar
+from typing import IO, Any, BinaryIO, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +46,7 @@ __all__ = [
     "names_in",
     "opened",
     "path_of",
+    "put_file",
     "replace_whole",
     "staging_place",
     "write_rows",
@@ -116,17 +117,27 @@ def write_rows(path: StagingPath, schema: pa.Schema, groups: Iterable[pa.Table])
         return path.stat().st_size
     with tempfile.TemporaryFile() as written:
         _write(written, schema, groups)
-        size = written.seek(0, os.SEEK_END)
-        written.seek(0)
-        with asking(str(path)):
-            obstore.put(
-                client(path.bucket),
-                path.key,
-                written,
-                use_multipart=size > _WHOLE,
-                chunk_size=_PART,
-                max_concurrency=_AT_ONCE,
-            )
+        return _put(path, written)
+
+
+def put_file(path: ObjectPath, file: Path) -> None:
+    """Make an object with what a file of a disk holds."""
+    with file.open("rb") as opened:
+        _put(path, opened)
+
+
+def _put(path: ObjectPath, file: IO[bytes]) -> int:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    with asking(str(path)):
+        obstore.put(
+            client(path.bucket),
+            path.key,
+            file,
+            use_multipart=size > _WHOLE,
+            chunk_size=_PART,
+            max_concurrency=_AT_ONCE,
+        )
     return size
 
 

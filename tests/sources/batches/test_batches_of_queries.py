@@ -403,7 +403,7 @@ def test_what_it_is_given_is_checked(tmp_path: Path) -> None:
     with pytest.raises(BatchesElsewhere):
         tg.BatchSource("hdfs://lake/batches", columns="id long")
     with pytest.raises(BatchesElsewhere):
-        tg.BatchSource("s3://lake/batches", columns="id long")
+        tg.write_batches("s3://lake/batches", query="orders")
     with pytest.raises(ReservedColumn):
         tg.BatchSource(str(tmp_path), columns="_epoch long")
     for wrong in ({"max_records_per_epoch": 0}, {"columns": None}):

@@ -7,18 +7,21 @@
 Everything of a load, its manifest too, is staged and durable before its folder is renamed to the place where the
 source looks. That one rename is the load.
 
+In an object store another law decides, which `claimed` has.
+
 Invariant: a load is there whole, or not at all, also if its process is killed. No file is in two loads:
 that is looked at under a lock, which every load takes before its rename.
 
 >>> import tempfile
 >>> import pyarrow as pa
 >>> from tidegauge.sources.batches.manifest import read_manifest
+>>> from tidegauge.sources.batches.writing import write_part
 >>> with tempfile.TemporaryDirectory() as root:
 ...     with staging(Path(root)) as folder:
-...         file = stage(folder, iter([pa.record_batch({"id": [1, 2]})]))
+...         file = write_part(parts_in(folder), iter([pa.record_batch({"id": [1, 2]})]))
 ...         name = publish_load(Path(root), folder, "in/*.csv", [LoadFile("/in/a.csv", "5c1f", 9)], [file])
 ...     name == load_name([LoadFile("/in/a.csv", "5c1f", 9)]), read_manifest(Path(root, name), 0).loaded
-(True, LoadNote(path='in/*.csv', inputs=1, bytes=9))
+(True, LoadNote(path='in/*.csv', inputs=1, bytes=9, at=''))
 """
 
 from __future__ import annotations
@@ -27,18 +30,20 @@ import fcntl
 import json
 import os
 import shutil
+import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from errno import ENOENT
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from tidegauge.disk import make_folder, synchronise, write_durably
 from tidegauge.errors.batches import BatchDamaged
-from tidegauge.errors.loads import LoadedAlready
+from tidegauge.objects.path import ObjectPath
+from tidegauge.sources.batches.claimed import claim, files_in, loads_in, log_of, staging_objects, sweep_objects
+from tidegauge.sources.batches.loaded import LOAD, LoadFile, check_among, load_name
 from tidegauge.sources.batches.manifest import (
     STAGED_LOADS,
     BatchFile,
@@ -47,33 +52,34 @@ from tidegauge.sources.batches.manifest import (
     files_of,
     manifest_path,
 )
-from tidegauge.sources.batches.writing import STAGED, stage
+from tidegauge.sources.batches.writing import STAGED
+from tidegauge.sources.staging import StagingPath, put_file
 
-__all__ = ["LoadFile", "check_new", "load_name", "publish_load", "stage", "staging", "sweep"]
+__all__ = [
+    "LoadFile",
+    "check_new",
+    "fetching",
+    "load_name",
+    "missing",
+    "parts_in",
+    "publish_load",
+    "shared",
+    "staging",
+    "sweep",
+]
 
 _LOCK: Final = "lock"
-_BEGIN: Final = "load-"
+_FETCHED: Final = "fetched"
 _INPUTS: Final = "inputs.json"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LoadFile:
-    """A file of a load: its address, what its content is known by, and its size in bytes."""
-
-    address: str
-    identity: str
-    size: int
-
-
-def load_name(files: Iterable[LoadFile]) -> str:
-    """Return the name of the load of these files, in whatever order."""
-    said = json.dumps([astuple(file) for file in sorted(files)]).encode()
-    return _BEGIN + blake2b(said, digest_size=16).hexdigest()
-
-
 @contextmanager
-def staging(root: Path) -> Iterator[Path]:
-    """Give a folder to stage a load in, which is gone afterwards; so are those of loads that were killed."""
+def staging(root: StagingPath) -> Iterator[StagingPath]:
+    """Give a folder to stage a load in, which is gone unless it is a load; so are those of loads that were killed."""
+    if isinstance(root, ObjectPath):
+        with staging_objects(root) as place:
+            yield place
+        return
     folder = root / STAGED_LOADS / uuid.uuid4().hex
     make_folder(root / STAGED_LOADS)
     sweep(root)
@@ -87,8 +93,39 @@ def staging(root: Path) -> Iterator[Path]:
         os.close(mine)
 
 
-def sweep(root: Path) -> None:
-    """Remove what loads have left that were killed: nobody holds their locks, however old or new they are."""
+def parts_in(folder: StagingPath) -> StagingPath:
+    """Return where tasks put the files of a load that is staged in a folder."""
+    return folder / STAGED if isinstance(folder, Path) else files_of(folder, 0)
+
+
+@contextmanager
+def fetching(folder: StagingPath) -> Iterator[Path]:
+    """Give a folder of a disk to fetch files into, before `shared` shows them to the tasks."""
+    if isinstance(folder, Path):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="tidegauge-load-") as here:
+        yield Path(here)
+
+
+def shared(folder: StagingPath, fetched: Path) -> str:
+    """Return where tasks find a file that was fetched: in the folder of the load."""
+    if isinstance(folder, Path):
+        return str(fetched)
+    there = folder / _FETCHED / fetched.name
+    put_file(there, fetched)
+    fetched.unlink()
+    return str(there)
+
+
+def sweep(root: StagingPath) -> None:
+    """Remove what loads have left that were killed.
+
+    On a disk nobody holds their locks, however old or new they are. In a store they have put nothing for a day.
+    """
+    if isinstance(root, ObjectPath):
+        sweep_objects(root)
+        return
     if not (root / STAGED_LOADS).is_dir():
         return
     with _locked(root):
@@ -100,21 +137,36 @@ def sweep(root: Path) -> None:
                     os.close(lock)
 
 
-def check_new(root: Path, files: Sequence[LoadFile]) -> None:
+def check_new(root: StagingPath, files: Sequence[LoadFile]) -> None:
     """Raise `LoadedAlready` where one of the files is in a load."""
-    known = _known(root)
-    again = sorted(file for file in files if (file.address, file.identity) in known)
-    if again:
-        load = known[again[0].address, again[0].identity]
-        raise LoadedAlready(count=len(again), files=len(files), load=load, path=again[0].address)
+    check_among(files_in(log_of(root)) if isinstance(root, ObjectPath) else _known(root), files)
 
 
-def publish_load(root: Path, folder: Path, path: str, inputs: Sequence[LoadFile], files: Sequence[BatchFile]) -> str:
+def missing(root: StagingPath, loads: Mapping[str, str]) -> str:
+    """Return what a place lacks of what a flow has read there, for people; "" where nothing is to be seen.
+
+    loads: those that the flow has bound, each with where it was staged, "" on a disk.
+    """
+    if isinstance(root, Path):
+        return "" if root.is_dir() else "it is not there, and the flow has read it"
+    there = loads_in(root)
+    gone = sorted(name for name, at in loads.items() if at and there.get(name) != at)
+    return f"its log of loads lacks {gone[0]}, which the flow has read" if gone else ""
+
+
+def publish_load(
+    root: StagingPath, folder: StagingPath, path: str, inputs: Sequence[LoadFile], files: Sequence[BatchFile]
+) -> str:
     """Make the staged files of a folder the load of these inputs, and return its name.
 
-    path: the addresses, for people. Raises `LoadedAlready`, and `OSError`; after that nothing is there. The folder of
-    the source is still to be synchronised: what fails then is another thing, for the load can be seen.
+    path: the addresses, for people. Raises `LoadedAlready`, and `OSError`; after that nothing is there. On a disk the
+    folder of the source is still to be synchronised: what fails then is another thing, for the load can be seen. In a
+    store it raises what `claim` does.
     """
+    if isinstance(root, ObjectPath) or isinstance(folder, ObjectPath):
+        assert isinstance(root, ObjectPath)  # noqa: S101 - `staging` has made the folder in it
+        assert isinstance(folder, ObjectPath)  # noqa: S101
+        return claim(root, folder, path, inputs, files)
     name = load_name(inputs)
     whole = folder / name
     note = LoadNote(path, len(inputs), sum(file.size for file in inputs))
@@ -149,7 +201,7 @@ def _known(root: Path) -> Mapping[tuple[str, str], str]:
     return {
         (file.address, file.identity): entry.name
         for entry in sorted(os.scandir(root), key=lambda entry: entry.name)
-        if entry.name.startswith(_BEGIN)
+        if entry.name.startswith(LOAD)
         for file in _inputs(Path(entry.path))
     }
 

@@ -17,13 +17,13 @@ all that is bound is one chain, from the first batch that the query has written 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 
 from tidegauge.errors.batches import BatchesMissing, BatchesReplaced
 from tidegauge.remap.binding import Detail
 from tidegauge.sources.batches.manifest import BatchManifest, LoadNote, batches_in, read_manifest
+from tidegauge.sources.staging import StagingPath
 
 __all__ = ["BatchChain", "Query"]
 
@@ -45,7 +45,8 @@ class BatchChain:
         """Return the one that was bound."""
         loaded = None
         if "inputs" in detail:
-            loaded = LoadNote(str(detail["path"]), int(detail["inputs"]), int(detail["bytes"]))
+            at = str(detail.get("at", ""))
+            loaded = LoadNote(str(detail["path"]), int(detail["inputs"]), int(detail["bytes"]), at)
         return BatchChain(str(detail["query"]), int(detail["first"]), str(detail["digest"]), loaded)
 
     @staticmethod
@@ -56,7 +57,7 @@ class BatchChain:
     @property
     def detail(self) -> Detail:
         """Return the facts that are bound."""
-        loaded = {} if self.loaded is None else asdict(self.loaded)
+        loaded = {} if self.loaded is None else self.loaded.said()
         return {"query": self.query_id, "first": self.first, "digest": self.digest, **loaded}
 
     def check(self, manifest: BatchManifest, place: str, *, digest: str | None = None) -> None:
@@ -82,13 +83,13 @@ class BatchChain:
 class Query:
     """A query at one look. chain: of all before `upper`, None before the first. end: where its batches end."""
 
-    folder: Path
+    folder: StagingPath
     chain: BatchChain | None
     upper: int
     end: int
 
     @staticmethod
-    def of(folder: Path, known: BatchChain | None, upper: int) -> Query:
+    def of(folder: StagingPath, known: BatchChain | None, upper: int) -> Query:
         """Look at the batches beyond `upper`. Raises `BatchesMissing`, `BatchesReplaced`, `BatchDamaged`."""
         if known is not None and known.loaded is not None:
             return Query(folder, known, upper, upper)  # also where the same was staged again, after it was removed

@@ -26,7 +26,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidegauge.disk import local_path
 from tidegauge.errors.batches import (
@@ -37,7 +37,9 @@ from tidegauge.errors.batches import (
     CheckpointBehind,
 )
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.objects.path import ObjectPath
 from tidegauge.sources.staged import manifest_digest, sealed, unsealed
+from tidegauge.sources.staging import StagingPath, names_in
 
 __all__ = [
     "STAGED_LOADS",
@@ -58,6 +60,8 @@ __all__ = [
 
 STAGED_LOADS: Final = "_loads"
 """The folder where loads stage, beside those of queries. It stays: so a removed load is no disk that is away."""
+Place = TypeVar("Place", Path, ObjectPath, StagingPath)
+
 _FORMAT: Final = 1
 _LOADS: Final = 2
 """The format of a manifest of a load, which older versions do not read."""
@@ -77,11 +81,19 @@ class BatchFile:
 
 @dataclass(frozen=True, slots=True)
 class LoadNote:
-    """The files of a load. path: the addresses as they were given. inputs: how many files, and their size."""
+    """The files of a load. path: the addresses as they were given. inputs: how many files, and their size.
+
+    at: where it was staged, in an object store, and stays; "" on a disk.
+    """
 
     path: str
     inputs: int
     bytes: int
+    at: str = ""
+
+    def said(self) -> dict[str, Any]:
+        """Return it as a manifest and a binding have it."""
+        return {name: value for name, value in asdict(self).items() if value or name != "at"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,7 @@ class BatchManifest:
         files = [[file.name, file.size, file.rows] for file in self.files]
         form = _FORMAT if self.loaded is None else _LOADS
         said = {"format": form, "query": self.query_id, "first": self.first, "batch": self.batch}
-        loaded = {} if self.loaded is None else {"loaded": asdict(self.loaded)}
+        loaded = {} if self.loaded is None else {"loaded": self.loaded.said()}
         return {**said, "before": self.before, "files": files, **loaded}
 
 
@@ -171,26 +183,26 @@ def is_query(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def manifest_path(folder: Path, batch: int) -> Path:
+def manifest_path(folder: Place, batch: int) -> Place:
     """Return where the manifest of a batch is, in the folder of its query."""
     return folder / f"{batch:012}.json"
 
 
-def files_of(folder: Path, batch: int) -> Path:
+def files_of(folder: Place, batch: int) -> Place:
     """Return the folder of the files of a batch."""
     return folder / f"{batch:012}"
 
 
-def batches_in(folder: Path) -> Sequence[int]:
+def batches_in(folder: StagingPath) -> Sequence[int]:
     """Return the ids of the batches there are, in their order; none where there is no folder. Raises `OSError`."""
     try:
-        names = os.listdir(folder)
+        names = names_in(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
 
 
-def read_manifest(folder: Path, batch: int) -> BatchManifest:
+def read_manifest(folder: StagingPath, batch: int) -> BatchManifest:
     """Return the manifest of a batch. Raises `FileNotFoundError` and `BatchDamaged`."""
     path = manifest_path(folder, batch)
     manifest = decoded(path.read_bytes(), str(path))
@@ -199,7 +211,7 @@ def read_manifest(folder: Path, batch: int) -> BatchManifest:
     return manifest
 
 
-def newest_in(folder: Path) -> BatchManifest | None:
+def newest_in(folder: StagingPath) -> BatchManifest | None:
     """Return the manifest of the newest batch that is there."""
     there = batches_in(folder)
     return read_manifest(folder, there[-1]) if there else None

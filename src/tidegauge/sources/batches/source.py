@@ -8,6 +8,7 @@ of their digests, files by their sizes and numbers of rows.
 
 >>> import tempfile
 >>> from datetime import UTC
+>>> from pathlib import Path
 >>> from tidegauge.sources.batches.writing import publish, stage
 >>> with tempfile.TemporaryDirectory() as root:
 ...     folder = Path(root, "orders")
@@ -25,7 +26,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -33,8 +33,11 @@ import pyarrow as pa
 from tidegauge.errors.batches import BatchDamaged
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import RecordsLost
+from tidegauge.objects.address import address, is_address
+from tidegauge.objects.path import ObjectPath
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.batches.claimed import loads_in
 from tidegauge.sources.batches.looking import BatchChain, Query
 from tidegauge.sources.batches.manifest import (
     STAGED_LOADS,
@@ -50,6 +53,7 @@ from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.metadata import with_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
 from tidegauge.sources.staged import staged_rows
+from tidegauge.sources.staging import StagingPath, check_there, each, path_of
 
 __all__ = ["BatchSource", "BatchSplit"]
 
@@ -73,7 +77,8 @@ class BatchSource:
     """Batches that queries of Structured Streaming have written below a path.
 
     Args:
-        path: a folder on a file system that the queries, their tasks and those of the flow see.
+        path: a folder on a file system that the queries, their tasks and those of the flow see. Or an address in an
+            object store, where it takes loads alone.
         columns: a DDL string or an Arrow schema. Columns are found by name; missing ones are null.
         max_records_per_epoch: how many rows an epoch takes at most; at least one batch.
 
@@ -86,7 +91,7 @@ class BatchSource:
     max_records_per_epoch: int = 10_000_000
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", root_at(self.path, where="BatchSource(path)"))
+        object.__setattr__(self, "path", _place(self.path))
         most = self.max_records_per_epoch
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:
             expected = "a whole number, at least 1"
@@ -118,7 +123,7 @@ class BatchSource:
 
     def probe(self, bound: Bound, *, now: datetime) -> Observation:
         """Return how far the queries are, after as many whole batches of each in turn as an epoch takes."""
-        queries = {name: self._query(name, bound) for name in self._names(bound)}
+        queries = {name: self._query(name, folder, bound) for name, folder in self._folders(bound).items()}
         left = self.max_records_per_epoch
         while left > 0 and (behind := [query for query in queries.values() if query.more]):
             for query in behind:
@@ -140,8 +145,28 @@ class BatchSource:
             note="" if queries else f"waiting: no query has written a batch below {self.path}",
         )
 
+    @cached_property
+    def _root(self) -> StagingPath:
+        return path_of(str(self.path))
+
+    def _folders(self, bound: Bound) -> Mapping[str, StagingPath]:
+        """Return the queries by their names, each with its folder.
+
+        Raises `OSError` where there were some and the folder is away, and what asking a store does.
+        """
+        if isinstance(self._root, ObjectPath):
+            place = self._root / STAGED_LOADS
+            found: dict[str, StagingPath] = {name: place / at for name, at in loads_in(self._root).items()}
+            found |= {name: self._folder(name, chain) for name in bound.frontier if (chain := _chain(bound, name))}
+            return dict(sorted(found.items()))
+        return {name: self._root / name for name in self._names(bound)}
+
+    def _folder(self, name: str, chain: BatchChain) -> StagingPath:
+        """Return the folder of a query that has a bound batch."""
+        staged = "" if chain.loaded is None else chain.loaded.at
+        return self._root / STAGED_LOADS / staged if staged else self._root / name
+
     def _names(self, bound: Bound) -> Sequence[str]:
-        """Return the names of the queries. Raises `OSError` where there were some and the folder is away."""
         try:
             found = {entry.name for entry in os.scandir(self.path) if is_query(entry.name) and entry.is_dir()}
         except FileNotFoundError:
@@ -150,28 +175,30 @@ class BatchSource:
             found = set()
         return sorted(found | bound.frontier.keys())
 
-    def _query(self, name: str, bound: Bound) -> Query:
-        return Query.of(Path(self.path, name), _chain(bound, name), bound.frontier.get(name, 0))
+    def _query(self, name: str, folder: StagingPath, bound: Bound) -> Query:
+        query = Query.of(folder, _chain(bound, name), bound.frontier.get(name, 0))
+        if query.chain is None and not query.more and isinstance(folder, ObjectPath):
+            detail = "it is gone, and the log of loads has it: a rule of the bucket may have removed it"
+            raise BatchDamaged(path=str(manifest_path(folder, 0)), detail=detail)
+        return query
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into the files of their batches, which are looked at. Raises what says that one is not there."""
         return [split for piece in slices for split in self._planned(piece, bound)]
 
     def _planned(self, piece: Slice, bound: Bound) -> Iterator[Split]:
-        folder = Path(self.path, piece.partition)
         if (chain := _chain(bound, piece.partition)) is None:
             return
+        folder = self._folder(piece.partition, chain)
         end = bound.frontier[piece.partition]
         before: BatchManifest | None = None
         for batch in range(max(piece.lower, chain.first), piece.upper):
             manifest = self._bound(piece, chain, batch, end)
             chain.check(manifest, str(folder), digest=before.digest if before else None)
-            for file in manifest.files:
-                path = files_of(folder, batch) / file.name
-                try:
-                    size = path.stat().st_size
-                except FileNotFoundError:
-                    raise self._lost(piece, chain, batch, end) from None
+            paths = [files_of(folder, batch) / file.name for file in manifest.files]
+            for file, path, size in zip(manifest.files, paths, each(folder, _size, paths), strict=True):
+                if size is None:
+                    raise self._lost(piece, chain, batch, end)
                 if size != file.size:
                     raise BatchDamaged(path=str(path), detail=f"it has {size} bytes, and had {file.size}")
                 yield BatchSplit(
@@ -190,14 +217,14 @@ class BatchSource:
 
     def _bound(self, piece: Slice, chain: BatchChain, batch: int, end: int) -> BatchManifest:
         try:
-            return read_manifest(Path(self.path, piece.partition), batch)
+            return read_manifest(self._folder(piece.partition, chain), batch)
         except FileNotFoundError:
             raise self._lost(piece, chain, batch, end) from None
 
     def _lost(self, piece: Slice, chain: BatchChain, batch: int, end: int) -> RecordsLost:
         """Return the error of a batch that was removed. Raises `FileNotFoundError` where the whole folder is away."""
-        folder = Path(self.path, piece.partition)
-        (folder if chain.loaded is None else folder.with_name(STAGED_LOADS)).stat()
+        folder = self._folder(piece.partition, chain)
+        check_there(folder if chain.loaded is None else self._root / STAGED_LOADS)
         there = [one for one in batches_in(folder) if one > batch]
         return RecordsLost(
             source=piece.source, partition=piece.partition, asked=batch, there=min([*there, end]), end=end
@@ -205,7 +232,7 @@ class BatchSource:
 
     def read(self, split: BatchSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """Return the rows of a file: Spark has written them, so each can be decoded, or the file is damaged."""
-        return staged_rows(split, Path(self.path, split.partition), damaged=BatchDamaged)
+        return staged_rows(split, self._root / split.partition, damaged=BatchDamaged)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Do nothing: another flow may read the same batches. Who removes them says when."""
@@ -216,7 +243,22 @@ def _chain(bound: Bound, name: str) -> BatchChain | None:
     return None if detail is None else BatchChain.of(detail)
 
 
-def _check_end(last: BatchManifest, chain: BatchChain, folder: Path, end: int) -> None:
+def _place(path: str | os.PathLike[str]) -> str:
+    """Return an absolute path, or an address in its one form."""
+    if isinstance(path, str) and is_address(path):
+        return address(path)
+    return root_at(path, where="BatchSource(path)")
+
+
+def _size(path: StagingPath) -> int | None:
+    """Return the size of a file, None where there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _check_end(last: BatchManifest, chain: BatchChain, folder: StagingPath, end: int) -> None:
     """Raise `BatchesReplaced` unless the batch after the last one read follows it, or it is the last one bound."""
     if last.batch + 1 == end:
         chain.check_last(last, str(folder))

@@ -30,9 +30,8 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tidegauge.disk import make_folder, put_new, synchronise
+from tidegauge.disk import put_new, synchronise
 from tidegauge.errors.batches import BatchUnlike
 from tidegauge.sources.batches.manifest import (
     BatchFile,
@@ -43,8 +42,9 @@ from tidegauge.sources.batches.manifest import (
     newest_in,
     read_manifest,
 )
+from tidegauge.sources.staging import StagingPath, make_folder, write_rows
 
-__all__ = ["STAGED", "check_again", "discard", "publish", "stage"]
+__all__ = ["STAGED", "check_again", "discard", "publish", "stage", "write_part"]
 
 STAGED: Final = "_staged"
 _TEMPORARY: Final = "_manifest-"
@@ -53,25 +53,33 @@ _GROUP: Final = 32 << 20
 
 
 def stage(folder: Path, batches: Iterator[pa.RecordBatch]) -> BatchFile | None:
-    """Write the rows of a task into a file of its own, durably; None where there are none. Runs in a task."""
+    """Write the rows of a task into a file of its own, for `publish`; None where there are none. Runs in a task."""
+    return write_part(folder / STAGED, batches)
+
+
+def write_part(folder: StagingPath, batches: Iterator[pa.RecordBatch]) -> BatchFile | None:
+    """Write rows into a file of its own in a folder, durably; None where there are none."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:
         return None
-    make_folder(folder / STAGED)
-    path = folder / STAGED / f"part-{uuid.uuid4().hex}.parquet"
+    make_folder(folder)
+    path = folder / f"part-{uuid.uuid4().hex}.parquet"
+    rows = 0
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal rows
+        for group in _groups(first, filled):
+            rows += group.num_rows
+            yield group
+
     try:
-        rows = 0
-        # Without Arrow's own schema: zones of sessions, large types and dictionaries are no part of the rows.
-        with pq.ParquetWriter(path, first.schema, store_schema=False) as out:
-            for group in _groups(first, filled):
-                out.write_table(group, row_group_size=max(1, group.num_rows))
-                rows += group.num_rows
-        synchronise(path)
-        return BatchFile(path.name, path.stat().st_size, rows)
+        size = write_rows(path, first.schema, counted())
     except BaseException:
-        path.unlink(missing_ok=True)
+        if isinstance(path, Path):  # of a store, all that was staged is removed by whoever gives it up
+            path.unlink(missing_ok=True)
         raise
+    return BatchFile(path.name, size, rows)
 
 
 def _groups(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
