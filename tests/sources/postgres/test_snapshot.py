@@ -168,3 +168,19 @@ def test_another_number_of_connections_is_the_same_source(shop: Shop) -> None:
     shop.do("INSERT INTO users VALUES (1, 'x')")
     flow = shop.catch_up(connections=4)
     assert shop.held(flow, "users") == shop.there("users")
+
+
+def test_a_row_whose_only_column_has_no_value_is_there(logical: Server, tmp_path: Path) -> None:
+    """The server writes it as an empty line."""
+    shop = Shop(logical, tmp_path)
+    shop.table("words", "word text", key="word", full=True)
+    shop.do("INSERT INTO words VALUES (NULL), ('a'), (''), (NULL), (E'\\n'), ('\\.'), (NULL)")
+    shop.publish()
+    subscription = connected(shop)
+    whole = received(subscription, lambda found: bool(found.frontier))
+    subscription.close()
+    source, bad = shop.source().placed("shop", "db"), list[Any]()
+    words = [
+        word for name, rows in whole.batches for word in source.decode(name, rows, bad.append)["word"].to_pylist()
+    ]
+    assert (words, bad) == ([None, "a", "", None, "\n", "\\.", None], [])

@@ -192,7 +192,7 @@ def _snapshot(
     found = csv.read_csv(
         pa.BufferReader(lines),
         read_options=csv.ReadOptions(column_names=list(shape.columns), use_threads=False, block_size=len(lines) + 1),
-        parse_options=csv.ParseOptions(newlines_in_values=True),
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(shape.columns, pa.binary()),
             null_values=[""],
