@@ -29,7 +29,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -40,6 +40,7 @@ from tidegauge.disk import synchronise
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.postgres.catalog import PublishedTable
+from tidegauge.sources.postgres.copying import copied
 from tidegauge.sources.postgres.held import HeldTable, held
 from tidegauge.sources.postgres.keys import kept_keys
 from tidegauge.sources.postgres.progress import RangesPlan, RowsProgress
@@ -241,17 +242,16 @@ class SnapshotReading:
         with (
             unfinished.open("wb", buffering=_BUFFER) as file,
             explained(self._task.place),
-            connection.cursor() as cursor,
+            closing(copied(connection, part.query)) as found,
         ):
-            with cursor.copy(part.query) as copy:
-                while line := copy.read():  # the server sends a row at a time
-                    size += file.write(line)
-                    count += 1
-                    if size >= PIECE_BYTES:
-                        pieces.append(SnapshotPiece(str(path), start, size, count, 0))
-                        start, size, count = start + size, 0, 0
-                    if count % 512 == 0 and self._stopped.is_set():
-                        raise _GivenUp
+            for rows in found:
+                size += file.write(b"".join(rows))
+                count += len(rows)
+                if size >= PIECE_BYTES:
+                    pieces.append(SnapshotPiece(str(path), start, size, count, 0))
+                    start, size, count = start + size, 0, 0
+                if self._stopped.is_set():
+                    raise _GivenUp
             if count:
                 pieces.append(SnapshotPiece(str(path), start, size, count, 0))
             file.flush()
