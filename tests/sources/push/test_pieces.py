@@ -11,7 +11,7 @@ from tests.flow.taps import COLUMNS, Tap, Well
 
 from tidegauge.errors.push import PieceUnreadable, StagingFull, StartForgotten
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.protocol import BadRecord
+from tidegauge.sources.protocol import BadRecord, OnBadRecord
 from tidegauge.sources.push.pieces import Pieces
 from tidegauge.sources.push.source import PushedSource, PushedSplit, StreamRows
 
@@ -147,3 +147,26 @@ def test_a_run_clears_what_a_killed_one_left(tmp_path: Path) -> None:
     assert not left.exists()
     pieces.close()
     assert not list(tmp_path.rglob("*.arrows"))
+
+
+class Referring(Tap):
+    """A tap whose records stand for three megabytes each, which are elsewhere."""
+
+    def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
+        return batch
+
+    def beside(self, batch: pa.RecordBatch) -> int:
+        return 3_000_000 * int(batch.num_rows)
+
+
+def test_what_is_read_beside_records_counts_as_work_and_is_dealt_out_but_waits_nowhere() -> None:
+    pieces = Pieces("shop", "feed", PushedSource(Referring(Well(), ("a", "b")), None), memory=1 << 20)
+    pieces.needed({"a": 0, "b": 0})
+    for position in range(7):
+        pieces.keep(0, rows(position))
+    pieces.complete(1)
+    splits = pieces.plan(slices(0), Bound())
+    assert [split.weight // 1_000_000 for split in splits] == [9, 9, 3]
+    assert [split.weight % 1_000_000 < 10_000 for split in splits] == [True] * 3
+    assert pieces.total < 10_000
+    assert [number for _, _, number in read(pieces, 0)] == list(range(7))

@@ -22,10 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.push import PieceUnreadable
+from tidegauge.lazy import library
 from tidegauge.operations import OP
 from tidegauge.sources.database.sequence import SEQUENCE
 
-__all__ = ["INLINE", "OURS", "filed", "joined", "runs", "together"]
+__all__ = ["INLINE", "OURS", "filed", "filed_bytes", "joined", "runs", "together"]
+
+pc: Final = library("pyarrow.compute")
 
 INLINE: Final = 0
 OURS: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp"})
@@ -71,6 +74,11 @@ def joined(parts: Sequence[pa.RecordBatch], columns: pa.Schema) -> pa.RecordBatc
     if not parts:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)
     return parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
+def filed_bytes(records: pa.RecordBatch) -> int:
+    """Return the bytes of records that are in files."""
+    return int(pc.sum(records["_size"]).as_py() or 0)
 
 
 def filed(record: pa.RecordBatch) -> bytes:

@@ -33,6 +33,7 @@ from tidegauge.sources.database.declaring import (
     stream_columns,
 )
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.records import filed_bytes
 from tidegauge.sources.mysql.address import ServerAddress, address_of
 from tidegauge.sources.mysql.catalog import check_server, columns_of, look
 from tidegauge.sources.mysql.chunks import decoded
@@ -136,6 +137,10 @@ class MySqlSource:
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of chunks. A change with a value that has no place in its column is a bad record."""
         return decoded(batch, self.streams[stream], ".".join(self._names[stream]), on_bad_record)
+
+    def beside(self, batch: pa.RecordBatch) -> int:
+        """Return the bytes of files that the decoding of chunks reads."""
+        return filed_bytes(batch)
 
     @property
     def _place(self) -> ServerPlace:

@@ -33,6 +33,7 @@ from tidegauge.sources.database.declaring import (
     stream_columns,
 )
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.records import filed_bytes
 from tidegauge.sources.postgres.catalog import look, slot_log
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
 from tidegauge.sources.postgres.chunks import decoded
@@ -166,6 +167,10 @@ class PostgresSource:
         """Return the rows of chunks. A change with a value that has no place in its column is a bad record."""
         table = ".".join(_name(stream))
         return decoded(batch, self.streams[stream], table, on_bad_record)
+
+    def beside(self, batch: pa.RecordBatch) -> int:
+        """Return the bytes of files that the decoding of chunks reads."""
+        return filed_bytes(batch)
 
     @property
     def setup(self) -> ReplicationSetup:

@@ -32,6 +32,7 @@ from tidegauge.errors.base import Definite
 from tidegauge.errors.push import PieceUnreadable, StagingFull
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.protocol import Split
+from tidegauge.sources.push.protocol import DecodedBeside
 from tidegauge.sources.push.source import PushedSource, PushedSplit, StreamRows
 
 __all__ = ["MEMORY", "MOST", "PIECE", "Pieces", "pieces"]
@@ -41,7 +42,7 @@ MEMORY: Final = 64 << 20
 MOST: Final = 4 << 30
 """Bytes that may wait altogether."""
 PIECE: Final = 8 << 20
-"""Bytes from which on a piece is closed, and another one begun."""
+"""Bytes from which on a piece is closed, and the next begun: its own, and those of files that decoding it reads."""
 
 
 class _Piece:
@@ -52,15 +53,18 @@ class _Piece:
         self.data: pa.Buffer | None = None
         self.path: str | None = None
         self.size: int = 0
+        self.beside: int = 0
         self._sink = pa.BufferOutputStream()
         self._writer: Any = pa.ipc.new_stream(self._sink, schema)
 
     def takes(self, schema: pa.Schema) -> bool:
-        return self.data is None and self.path is None and self.size < PIECE and self.schema.equals(schema)
+        small = self.size + self.beside < PIECE
+        return self.data is None and self.path is None and small and self.schema.equals(schema)
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch, beside: int) -> None:
         self._writer.write_batch(batch)  # it copies: no batch that was received is kept alive by a part of it
         self.size = self._sink.tell()
+        self.beside += beside
 
     def close(self) -> None:
         if self.data is None and self.path is None:
@@ -126,7 +130,7 @@ class Pieces:
             if not found or not found[-1].takes(rows.batch.schema):
                 found.append(_Piece(rows.batch.schema))
             before = found[-1].size
-            found[-1].add(rows.batch)
+            found[-1].add(rows.batch, self._beside(rows.batch))
             self.in_memory += found[-1].size - before
             self.total += found[-1].size - before
 
@@ -188,6 +192,10 @@ class Pieces:
         channels = (stream or "rows", "errors")
         return any(channel in self._lacking and epoch >= self._lacking[channel] for channel in channels)
 
+    def _beside(self, batch: pa.RecordBatch) -> int:
+        source = self.source.source
+        return source.beside(batch) if isinstance(source, DecodedBeside) else 0
+
     def _split(self, epoch: int, ranges: tuple[tuple[str, int, int], ...], stream: str, piece: _Piece) -> PushedSplit:
         self._close(piece)
         partition, lower, upper = ranges[0]
@@ -196,7 +204,7 @@ class Pieces:
             partition=partition,
             lower=lower,
             upper=upper,
-            weight=piece.size,
+            weight=piece.size + piece.beside,
             stream=stream,
             ranges=ranges,
             data=piece.data,

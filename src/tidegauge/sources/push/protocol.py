@@ -32,7 +32,16 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.protocol import OnBadRecord
 
-__all__ = ["DecodedLater", "HeldBack", "HoldsBack", "LaterStreams", "PushSource", "Received", "Subscription"]
+__all__ = [
+    "DecodedBeside",
+    "DecodedLater",
+    "HeldBack",
+    "HoldsBack",
+    "LaterStreams",
+    "PushSource",
+    "Received",
+    "Subscription",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,4 +180,13 @@ class DecodedLater(Protocol):
 
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of a batch that was received, in the columns of its stream. Runs in a task."""
+        ...
+
+
+@runtime_checkable
+class DecodedBeside(DecodedLater, Protocol):
+    """One whose records say where in files what they stand for is."""
+
+    def beside(self, batch: pa.RecordBatch) -> int:
+        """Return the bytes of files that decoding a batch that was received reads: it is work that is dealt out."""
         ...
