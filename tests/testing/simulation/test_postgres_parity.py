@@ -32,7 +32,7 @@ from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
 from tidegauge.testing.simulation.upstream.database.server import PostgresLog
-from tidegauge.testing.simulation.upstream.database.source import SimulatedPostgres
+from tidegauge.testing.simulation.upstream.database.source import over_postgres
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, RowChange
 from tidegauge.testing.simulation.writers.values import made
 
@@ -189,7 +189,7 @@ class SimulatedSide(Side):
         self.log = PostgresLog(tables, VirtualClock())
         self.log.sparing = dice.random() < 0.5
         cuts = SimulatedServer(self.log, cut=lambda count: dice.randrange(count + 1))
-        self.source, self.decode = SimulatedPostgres(user, SourceFolder(str(root / "simulated")), cuts), user.decode
+        self.source, self.decode = over_postgres(user, SourceFolder(str(root / "simulated")), cuts), user.decode
         self.number = 0
         self.slot = user.setup.slot
 

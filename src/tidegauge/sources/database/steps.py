@@ -10,7 +10,7 @@ Invariant: a step ends soon after its time is up; the work is done once.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Final
 
 __all__ = ["Steps"]
@@ -19,15 +19,16 @@ _OVER: Final = object()
 
 
 class Steps:
-    """A generator as work: it pauses where it yields."""
+    """A generator as work: it pauses where it yields. clock: returns seconds."""
 
-    def __init__(self, work: Generator[object, None, None]) -> None:
+    def __init__(self, work: Generator[object, None, None], clock: Callable[[], float] = time.monotonic) -> None:
         self._work: Final = work
+        self._clock: Final = clock
 
     def go_on(self, seconds: float) -> bool:
         """Work for so long; return whether it is done. Raises what the work does."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        until = self._clock() + seconds
+        while self._clock() < until:
             if next(self._work, _OVER) is _OVER:
                 return True
         return False

@@ -4,7 +4,7 @@
     GTID  (TABLE_MAP  rows)*  ROLLBACK           rows that do not
     GTID (standalone)  statement                 a change of tables themselves
 
-A transaction that grows beyond `FILED_FROM` bytes in a table is written to files as it comes.
+A transaction that grows beyond `filed` bytes in a table is written to files as it comes.
 
 Where one table can no longer be followed, a chunk of its stream says so, in the place of the transaction, and the
 others go on. Rows that name their columns go on after it.
@@ -74,7 +74,7 @@ class EventGathering:
     change the followed tables. charsets: names by the numbers of collations. write: writes the bytes of a transaction
     to a file, and returns its path and where they begin there. tables: of each stream its columns by their places,
     where the log names none; its numbers have no gaps then. over: the streams whose columns are not known any more,
-    with why.
+    with why. filed: bytes of a table's changes in a transaction from which on they are written to files.
     """
 
     def __init__(
@@ -87,6 +87,8 @@ class EventGathering:
         write: Callable[[int, bytes], tuple[str, int]],
         tables: Mapping[str, LoggedTable] | None = None,
         over: Mapping[str, str] | None = None,
+        *,
+        filed: int = FILED_FROM,
     ) -> None:
         self.reached: Final = dict(reached)
         self.size = 0
@@ -100,6 +102,7 @@ class EventGathering:
         self._domain: Final = domain
         self._charsets: Final = charsets
         self._write: Final = write
+        self._filed: Final = filed
         self._known: Final = tables
         self.over: Final = dict(over or {})
         """The streams whose columns are not known any more, with why."""
@@ -227,7 +230,7 @@ class EventGathering:
         pending.index.append((before, len(images), done))
         pending.images.append(images)
         pending.size += len(images)
-        if pending.size > FILED_FROM:
+        if pending.size > self._filed:
             self._cut(table.stream)
 
     def _unordered(self, gtid: Gtid) -> str:
@@ -290,7 +293,7 @@ class EventGathering:
         assert gtid is not None  # noqa: S101 - rows stand in a transaction
         index, images = np.array(pending.index, INDEX).tobytes(), b"".join(pending.images)
         place, count = (gtid.domain, gtid.sequence, gtid.at), len(pending.index)
-        if pending.size <= FILED_FROM:
+        if pending.size <= self._filed:
             chunk = RowsChunk(*place, INLINE, pending.shape, count, index, images)
         else:
             path, start = self._write(gtid.sequence, index + images)

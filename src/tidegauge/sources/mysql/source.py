@@ -37,6 +37,7 @@ from tidegauge.sources.database.records import filed_bytes
 from tidegauge.sources.mysql.address import ServerAddress, address_of
 from tidegauge.sources.mysql.catalog import check_server, columns_of, look
 from tidegauge.sources.mysql.chunks import decoded
+from tidegauge.sources.mysql.server import DistantBinlogServer
 from tidegauge.sources.mysql.servers import MARIADB_SERVER, ServerKind, kind_named
 from tidegauge.sources.mysql.sessions import ServerPlace, session
 from tidegauge.sources.mysql.subscription import BinlogSetup, BinlogSubscription
@@ -128,11 +129,7 @@ class MySqlSource:
 
     def connect(self, start: Frontier, bound: Bound) -> BinlogSubscription:
         """Return a subscription from a position on. See `BinlogSubscription` for what it raises."""
-        flow, called = self.owner or ("", "")
-        reader = f"{flow}/{called} {self._folder.path}"
-        columns = self._columns()
-        setup = BinlogSetup(self._place, called, self._kind, reader, self._names, columns, self._folder)
-        return BinlogSubscription(setup, start, bound)
+        return BinlogSubscription(self.setup, start, bound)
 
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of chunks. A change with a value that has no place in its column is a bad record."""
@@ -141,6 +138,13 @@ class MySqlSource:
     def beside(self, batch: pa.RecordBatch) -> int:
         """Return the bytes of files that the decoding of chunks reads."""
         return filed_bytes(batch)
+
+    @property
+    def setup(self) -> BinlogSetup:
+        """What a subscription works with."""
+        flow, called = self.owner or ("", "")
+        server = DistantBinlogServer(self._place, f"{flow}/{called} {self._folder.path}")
+        return BinlogSetup(server, called, self._kind, self._names, self._columns(), self._folder)
 
     @property
     def _place(self) -> ServerPlace:

@@ -15,7 +15,6 @@ the flow has, which is read once more (`proof`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,7 +22,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.mysqlsource import (
     BinlogPastFirstRows,
     BinlogPurged,
@@ -37,15 +35,14 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import LogBeginning, SourceFolder
 from tidegauge.sources.database.records import together
 from tidegauge.sources.mysql.beginning import first_rows, known_tables, unknown, with_ended
-from tidegauge.sources.mysql.catalog import ServerLook, changed, check_server, look
+from tidegauge.sources.mysql.catalog import ServerLook, changed, check_server
 from tidegauge.sources.mysql.catalogued import known_table
 from tidegauge.sources.mysql.chunks import ENDED, batch_of, ending
-from tidegauge.sources.mysql.dump import LogStream
-from tidegauge.sources.mysql.gathering import EventGathering
+from tidegauge.sources.mysql.gathering import FILED_FROM, EventGathering
 from tidegauge.sources.mysql.marks import LogMarks
 from tidegauge.sources.mysql.proof import LogProof
+from tidegauge.sources.mysql.server import BinlogServer
 from tidegauge.sources.mysql.servers import ServerKind, connect_state
-from tidegauge.sources.mysql.sessions import ServerPlace, session
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
 from tidegauge.sources.push.protocol import Received
 
@@ -63,16 +60,16 @@ _PATIENCE: Final = 30.0
 class BinlogSetup:
     """What a subscription works with. tables: database and name of the table of each stream. columns: as declared.
 
-    source: its name in the flow. kind: what the server was when it was looked at first. name: tells this reader from
-    others of the server."""
+    source: its name in the flow. kind: what the server was when it was looked at first. filed: bytes of a table's
+    changes in one transaction from which on they are written to files."""
 
-    place: ServerPlace
+    server: BinlogServer
     source: str
     kind: ServerKind
-    name: str
     tables: Mapping[str, tuple[str, str]]
     columns: Mapping[str, pa.Schema]
     folder: SourceFolder
+    filed: int = FILED_FROM
 
     def look(self, *, begun: bool) -> tuple[ServerLook, dict[str, str]]:
         """Look at the server, and raise what keeps it from being followed. Return as well the streams whose tables
@@ -80,11 +77,10 @@ class BinlogSetup:
 
         begun: the first rows are there, so what else keeps a table from being followed is a change of it.
         """
-        with session(self.place) as connection:
-            found = look(connection, list(self.tables.values()))
-        check_server(self.place.shown, found)
+        found = self.server.look(list(self.tables.values()))
+        check_server(self.server.shown, found)
         others = {
-            stream: changed(self.place.shown, table, self.columns[str(table)], begun=begun)
+            stream: changed(self.server.shown, table, self.columns[str(table)], begun=begun)
             for stream, table in zip(self.tables, found.tables, strict=True)
         }
         return found, {stream: why for stream, why in others.items() if why}
@@ -95,6 +91,7 @@ class BinlogSubscription:
 
     def __init__(self, setup: BinlogSetup, start: Frontier, bound: Bound) -> None:
         self._setup: Final = setup
+        self._server: Final = setup.server
         self._start: Final = start
         self._incarnation: Final = bound.incarnation
         self._gathering: EventGathering | None = None
@@ -103,8 +100,8 @@ class BinlogSubscription:
         self._owed: LogBeginning | None = None
         self._told_end = False
         self._given_to = start
-        self._given_at = time.monotonic()
-        self._log = LogStream(setup.place, setup.name)
+        self._given_at = setup.server.monotonic()
+        self._log = setup.server.log()
         try:
             record = setup.folder.stream()
             read = record is not None and record.incarnation == bound.incarnation and record.point > 0
@@ -112,8 +109,8 @@ class BinlogSubscription:
             kind, settings = self._found.kind, self._found.settings
             if kind.clock != setup.kind.clock:
                 detail = f"it is {kind.name}, and the flow was begun with {setup.kind.name}"
-                raise BinlogServerUnfit(source=setup.place.shown, detail=detail, remedy="correct the address")
-            self._end = self._changed_by = kind.end(setup.place.shown, settings)
+                raise BinlogServerUnfit(source=setup.server.shown, detail=detail, remedy="correct the address")
+            self._end = self._changed_by = kind.end(setup.server.shown, settings)
             self.identity = kind.identity(settings)
             if bound.identity and bound.identity != self.identity:
                 raise UpstreamRecreated(source=setup.source, known=bound.identity, found=self.identity)
@@ -125,10 +122,10 @@ class BinlogSubscription:
 
     def receive(self, limit: int, seconds: float) -> Received | None:
         """Return the transactions that are whole, or wait for it."""
-        until = time.monotonic() + seconds
+        until = self._server.monotonic() + seconds
         if not self._told_end:
             self._told_end = True
-            self._given_at = time.monotonic() - _IDLE
+            self._given_at = self._server.monotonic() - _IDLE
             return Received((), self._start, self._end)
         if self._gathering is None or self._owed is not None:
             return self._first(until)
@@ -172,7 +169,7 @@ class BinlogSubscription:
             self._begin(self._start, record)
         elif record is not None and record.point:
             if record.done:
-                raise BinlogPastFirstRows(source=setup.place.shown, gtid=record.begins)
+                raise BinlogPastFirstRows(source=setup.server.shown, gtid=record.begins)
             if setup.folder.whole(record) and set(record.pieces) == set(setup.tables):
                 self._begin(self._parsed(record.begins), record)
                 self._owed = record
@@ -186,7 +183,7 @@ class BinlogSubscription:
             self._read()
 
     def _lost(self, gtid: str, detail: str) -> BinlogSnapshotLost:
-        return BinlogSnapshotLost(source=self._setup.place.shown, gtid=gtid, detail=detail)
+        return BinlogSnapshotLost(source=self._server.shown, gtid=gtid, detail=detail)
 
     def _begin(self, frontier: Frontier, record: LogBeginning | None, *, fresh: bool = False) -> None:
         """Begin the stream, once its last transaction before is known to be the flow's. fresh: it has none yet."""
@@ -195,11 +192,13 @@ class BinlogSubscription:
         setup.folder.forget_spill(before)
         self._marks = LogMarks(setup.folder, self._incarnation, before=0 if fresh else before)
         streams = {table: stream for stream, table in setup.tables.items()}
-        shown, charsets = setup.place.shown, self._found.charsets
+        shown, charsets = setup.server.shown, self._found.charsets
         self._given_to = frontier
         spill, named = setup.folder.spill, setup.kind.named
         tables, over = (None, None) if named else (known_tables(record), unknown(record, setup.tables, frontier))
-        self._gathering = EventGathering(shown, streams, domain, frontier, charsets, spill, tables, over)
+        self._gathering = EventGathering(
+            shown, streams, domain, frontier, charsets, spill, tables, over, filed=setup.filed
+        )
         mark = self._marks.last
         earlier = Frontier({**frontier, domain: max(before - 1, 0) if mark is None else mark.sequence})
         try:
@@ -208,13 +207,13 @@ class BinlogSubscription:
             self._prove(self._gathering, self._proof, needed=mark is not None)
         except (BinlogPurged, BinlogServerUnfit):  # of the earlier one alone: else it is raised again
             self._log.close()
-            self._proof, self._log = None, LogStream(setup.place, setup.name)
+            self._proof, self._log = None, setup.server.log()
             self._start_log(frontier, frontier)
             self._prove(self._gathering, None, needed=False)
 
     def _start_log(self, earlier: Frontier, frontier: Frontier) -> None:
         """Begin to receive the log from an earlier frontier on. Raises `BinlogPurged` where it does not have that."""
-        kind, settings, shown = self._setup.kind, self._found.settings, self._setup.place.shown
+        kind, settings, shown = self._setup.kind, self._found.settings, self._server.shown
         if kind.named:
             needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
             self._log.start(connect_state(shown, earlier, settings["gtid_binlog_state"]), needed, self._oldest())
@@ -228,8 +227,8 @@ class BinlogSubscription:
 
     def _prove(self, gathering: EventGathering, proof: LogProof | None, *, needed: bool) -> None:
         """Wait for the transaction before the first one that the flow lacks; without one, for any answer."""
-        until = time.monotonic() + _PATIENCE
-        while time.monotonic() < until:
+        until = self._server.monotonic() + _PATIENCE
+        while self._server.monotonic() < until:
             if self._log.answered if proof is None else proof.found is not None or proof.over:
                 break
             for event in self._log.events(0.1):
@@ -238,7 +237,7 @@ class BinlogSubscription:
             self._marks.given(proof.found)
         elif needed:
             detail = f"it has not sent the last transaction that the flow has within {_PATIENCE:.0f} seconds"
-            raise BinlogServerAway(source=self._setup.place.shown, detail=detail)
+            raise BinlogServerAway(source=self._server.shown, detail=detail)
 
     def _take(self, gathering: EventGathering, event: bytes) -> None:
         if self._proof is not None and self._proof.takes(event):
@@ -249,16 +248,8 @@ class BinlogSubscription:
 
     def _oldest(self) -> str:
         """Return where the log begins, and where it ends, for people."""
-        ends = self._found.settings["gtid_binlog_pos"]
-        try:
-            with session(self._setup.place) as connection, connection.cursor() as cursor:
-                cursor.execute("SHOW BINARY LOGS")
-                file = cursor.fetchone()[0].decode()
-                cursor.execute("SHOW BINLOG EVENTS IN %s LIMIT 4", (file,))
-                listed = [row[5].decode() for row in cursor.fetchall() if row[2] == b"Gtid_list"]
-        except TidegaugeError:
-            return f"its log ends at {ends}"
-        return f"its log begins after {listed[0] if listed else '[]'} and ends at {ends}"
+        begins, ends = self._server.oldest(), self._found.settings["gtid_binlog_pos"]
+        return f"its log begins after {begins} and ends at {ends}" if begins else f"its log ends at {ends}"
 
     # The first rows.
 
@@ -269,13 +260,13 @@ class BinlogSubscription:
             for stream, table in setup.tables.items()
             if stream not in self._changed
         }
-        self._reading = FirstRowsReading(setup.place, setup.kind, setup.folder, streams)
+        self._reading = FirstRowsReading(self._server, setup.kind, setup.folder, streams)
 
     def _first(self, until: float) -> Received | None:
         """Go on with the first rows; return all of them once they are whole."""
         setup = self._setup
         if self._reading is not None:
-            if not self._reading.steps.go_on(until - time.monotonic()):
+            if not self._reading.steps.go_on(until - self._server.monotonic()):
                 return None
             gtids, pieces, tables = self._reading.gtids, self._reading.pieces, self._reading.tables
             domain = self._found.settings[setup.kind.partition]
@@ -283,11 +274,10 @@ class BinlogSubscription:
             point = self._parsed(gtids)[domain]
             if not point:
                 detail = f"its log has no transaction of its own domain, {domain}"
-                raise BinlogServerUnfit(source=setup.place.shown, detail=detail, remedy="change any row")
-            with session(setup.place) as connection:  # the log goes on while rows are read
-                self._found = look(connection, [])
-            self._end = self._end.join(setup.kind.end(setup.place.shown, self._found.settings))
-            at = time.time_ns() // 1000
+                raise BinlogServerUnfit(source=setup.server.shown, detail=detail, remedy="change any row")
+            self._found = self._server.look([])  # the log goes on while rows are read
+            self._end = self._end.join(setup.kind.end(setup.server.shown, self._found.settings))
+            at = self._server.micros()
             shapes = {"domain": domain, **{f"table {one}": known_table(of).encoded() for one, of in tables.items()}}
             pieces = {**pieces, **dict.fromkeys(self._changed, ())}
             record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, shapes)
@@ -298,7 +288,9 @@ class BinlogSubscription:
             self._owed = record
         found, self._owed = self._owed, None
         if found is None:
-            time.sleep(max(0.0, until - time.monotonic()))  # upstream has lost what is bound: its `end` has said so
+            self._server.sleep(
+                max(0.0, until - self._server.monotonic())
+            )  # upstream has lost what is bound: its `end` has said so
             return None
         frontier = self._parsed(found.begins)
         self._end = self._end.join(frontier)
@@ -308,7 +300,7 @@ class BinlogSubscription:
 
     def _stream(self, gathering: EventGathering, limit: int, until: float) -> Received | None:
         while True:
-            left = until - time.monotonic()
+            left = until - self._server.monotonic()
             came = False
             for event in self._log.events(0 if gathering.chunks else min(max(left, 0), 0.1)):
                 self._take(gathering, event)
@@ -325,11 +317,11 @@ class BinlogSubscription:
     def _worth_telling(self, before: Frontier, reached: Frontier) -> bool:
         """Whether it is news that the log grew by nothing of these tables: each time makes an epoch."""
         caught_up = self._end.less_equal(reached) and not self._end.less_equal(before)
-        return caught_up or time.monotonic() - self._given_at >= _IDLE
+        return caught_up or self._server.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: EventGathering) -> Received:
         self._end_changed(gathering)
-        self._given_at = time.monotonic()
+        self._given_at = self._server.monotonic()
         reached = self._given_to = Frontier(gathering.reached)
         if gathering.last is not None:
             self._marks.given(gathering.last.mark)

@@ -23,6 +23,7 @@ from tidegauge.engine.local import LocalEngine
 from tidegauge.env import POINTS as EFFECTS
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import EmptyFlow
+from tidegauge.errors.mysqlsource import BinlogServerAway
 from tidegauge.errors.postgressource import ServerAway
 from tidegauge.errors.simulable import DatabaseNotKnown
 from tidegauge.errors.simulation import FactoryBroke, FlowsDiffer
@@ -32,6 +33,7 @@ from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
 from tidegauge.sources import FileSource, GeneratorSource
 from tidegauge.sources.listings.source import ListingSource
+from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.alike import difference
@@ -42,6 +44,7 @@ from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
 from tidegauge.testing.simulation.upstream import ATTENDED_POINTS, PUSH_POINTS, is_polled
 from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
+from tidegauge.testing.simulation.upstream.database.binlog_sender import BINLOG_POINTS
 from tidegauge.testing.simulation.upstream.database.sender import DATABASE_POINTS
 
 __all__ = ["GivenFlow", "Ground", "MakeFlow"]
@@ -88,8 +91,9 @@ class Ground:
         written = tuple(name for name in spec.sources if name not in spec.derived)
         for name in written:
             places += [f"{name}: {point}" for point in (PUSH_POINTS if name in feeds else SOURCE_POINTS)]
-            if name in feeds and isinstance(getattr(spec.sources[name], "source", None), PostgresSource):
-                places += [f"{name}: {point}" for point in DATABASE_POINTS]
+            pushing = getattr(spec.sources[name], "source", None) if name in feeds else None
+            for kind, points_ in ((PostgresSource, DATABASE_POINTS), (MySqlSource, BINLOG_POINTS)):
+                places += [f"{name}: {point}" for point in points_ if isinstance(pushing, kind)]
             places += [f"{name}: {point}" for point in ATTENDED_POINTS[: points.get(name, 0)]]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
@@ -134,7 +138,7 @@ class Ground:
 def _made(make: MakeFlow) -> FlowSpec:
     try:
         made: Any = make()
-    except ServerAway as error:
+    except (ServerAway, BinlogServerAway) as error:
         raise DatabaseNotKnown(**{name: error.evidence[name] for name in ("source", "detail")}) from error
     except TidegaugeError:
         raise

@@ -16,6 +16,7 @@ from typing import Final
 
 from tidegauge.env import POINTS as EFFECTS
 from tidegauge.errors.kafka import BrokerUnreachable
+from tidegauge.errors.mysqlsource import BinlogServerAway
 from tidegauge.errors.postgressource import ServerAway
 from tidegauge.errors.store import StoreFull, StoreUnreachable
 from tidegauge.testing.simulation.plan import FaultKind
@@ -23,6 +24,7 @@ from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.store import URL, NoAnswer
 from tidegauge.testing.simulation.tables import DECIDED
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
+from tidegauge.testing.simulation.upstream.database.binlog_sender import BINLOG_POINTS
 from tidegauge.testing.simulation.upstream.database.sender import DATABASE_POINTS
 
 __all__ = ["ANSWERS", "no_room", "outside"]
@@ -48,6 +50,8 @@ def outside(kind: FaultKind, place: str) -> Exception | None:
         return NoAnswer(StoreUnreachable(url=URL, detail=_RESET))
     if call in DATABASE_POINTS:
         return ServerAway(source="the simulated database", detail=_RESET)
+    if call in BINLOG_POINTS:
+        return BinlogServerAway(source="the simulated database", detail=_RESET)
     if call in (*SINK_POINTS, *DECIDED):
         return OSError(errno.EIO, "Input/output error")
     return BrokerUnreachable(servers="memory", detail=_RESET)

@@ -48,13 +48,19 @@ _PATIENCE: Final = 90.0
 
 
 def resumable(world: World) -> dict[str, str]:
-    """Return the failed sources that can go on, at the latest when their topics are there, each with its code."""
-    anew = (TopicDeleted.code, UpstreamRecreated.code, InputRecreated.code)
+    """Return the failed sources that can go on, at the latest when their topics are there, each with its code.
+
+    One whose upstream nobody recreated has lost its log (`overtaken`): nobody lets it begin again.
+    """
+    anew = (TopicDeleted.code, InputRecreated.code)
     failed = world.ledger.failed()
     return {
         name: code
         for name, code in failed.items()
-        if code in anew or _is_mendable(world, name, code) or _is_skippable(world, name, code)
+        if code in anew
+        or (code == UpstreamRecreated.code and world.upstreams[name].made_anew)
+        or _is_mendable(world, name, code)
+        or _is_skippable(world, name, code)
     }
 
 

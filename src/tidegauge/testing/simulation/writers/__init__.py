@@ -12,11 +12,13 @@ fewer acts writes the same rows at the places that are left.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol
 
 from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
 from tidegauge.sources.listings.source import ListingSource
+from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.polls.http import HttpSource
 from tidegauge.sources.polls.source import PollingSource
 from tidegauge.sources.postgres.source import PostgresSource
@@ -35,7 +37,9 @@ from tidegauge.testing.simulation.writers.feed import FeedUpstream, WorldMeeting
 from tidegauge.testing.simulation.writers.folder import FolderUpstream
 from tidegauge.testing.simulation.writers.listings import ListingsUpstream
 from tidegauge.testing.simulation.writers.log import LogUpstream
+from tidegauge.testing.simulation.writers.mysql import FollowedBinlog
 from tidegauge.testing.simulation.writers.polls import PollsUpstream
+from tidegauge.testing.simulation.writers.postgres import FollowedPostgres
 
 __all__ = ["Upstream", "upstream_of"]
 
@@ -72,7 +76,11 @@ def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, se
     if isinstance(source, PollingSource | HttpSource):
         return PollsUpstream(name, *polls_of(source), seed=seed)
     if isinstance(source, PushedSource) and isinstance(source.source, PostgresSource):
-        return DatabaseUpstream(name, source, source.source, clock, seed=seed)
+        return DatabaseUpstream(
+            name, source, source.source, partial(FollowedPostgres, source.source, clock), seed=seed
+        )
+    if isinstance(source, PushedSource) and isinstance(source.source, MySqlSource):
+        return DatabaseUpstream(name, source, source.source, partial(FollowedBinlog, source.source, clock), seed=seed)
     if isinstance(source, ListingSource) and isinstance(source.format, Json):
         return ListingsUpstream(name, source, clock, seed=seed)
     found = counterpart(source, name=name)

@@ -1,4 +1,4 @@
-"""The sessions of applications with a simulated database, and what befalls its server: see `PostgresLog`.
+"""The sessions of applications with a simulated database, and what befalls its server.
 
 A transaction changes rows of several tables: some come, others change, some get another key, some go. What a flow has
 to have of it is told from the transaction, and not by the code that decodes it.
@@ -11,46 +11,106 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.protocol import BadRecord
 from tidegauge.sources.push.source import PushedSource
-from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.plan import Act
-from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
-from tidegauge.testing.simulation.upstream.database.server import PostgresLog
-from tidegauge.testing.simulation.upstream.database.source import SimulatedPostgres
-from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, LoggedTransaction, Row, RowChange
+from tidegauge.testing.simulation.upstream.database.source import SimulatedDatabase
+from tidegauge.testing.simulation.upstream.database.tables import (
+    DatabaseRows,
+    DatabaseTable,
+    LoggedTransaction,
+    Row,
+    RowChange,
+)
 from tidegauge.testing.simulation.writers.feed import WorldMeeting
 from tidegauge.testing.simulation.writers.values import check_columns, made
 
-__all__ = ["DatabaseUpstream"]
+__all__ = ["DatabaseUpstream", "data_tables", "row_of"]
 
 _OURS: Final = ("_op", "_sequence", "_partition", "_offset", "_timestamp")
 _WHOLE: Final = 0.6
-"""How often all frames that there are come at once."""
-_NUMBER: Final = 16384
+"""How often all that there is comes at once."""
+NUMBER: Final = 16384
+"""The server's number of the first table."""
 _FEW: Final = 6
-_SPILL: Final = 200
-"""Bytes of a transaction from which on it is written to files, in some worlds: two changes, or three."""
+
+
+class WrittenLog(Protocol):
+    """A server that sessions write to."""
+
+    @property
+    def database(self) -> DatabaseRows: ...
+    @property
+    def away(self) -> bool: ...
+    def begin(self) -> int: ...
+    def finish(self, number: int, changes: Sequence[RowChange]) -> None: ...
+    def write(self, changes: Sequence[RowChange]) -> None: ...
+    def leave(self, *, killed: bool) -> None: ...
+    def come_back(self) -> None: ...
+
+
+class FollowedServer(Protocol):
+    """A server as one kind of source follows it. log: that of the server. place: the partition of its positions.
+    overtaken: whether something is gone that the flow needs."""
+
+    @property
+    def log(self) -> WrittenLog: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def overtaken(self) -> bool: ...
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def followed(self) -> DatabaseRows:
+        """The tables, by the log that the flow has begun with."""
+        ...
+
+    def source(self, meet: WorldMeeting) -> SimulatedDatabase:
+        """Return the source, as one driver has it."""
+        ...
+
+    def told(self) -> int:
+        """Return how far the server was told that everything is durable, 0 for nothing."""
+        ...
+
+    def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
+        """Return a row that was there at the beginning. number: among those of its table."""
+        ...
+
+    def changed(self, transaction: LoggedTransaction, table: DatabaseTable) -> Iterator[dict[str, Any]]:
+        """Yield the rows that a transaction makes of a table."""
+        ...
+
+    def act(self, act: Act, random: Random) -> None:
+        """Do what befalls such a server alone."""
+        ...
 
 
 class DatabaseUpstream:
     """A database that applications write to, and a flow follows in place of the one that its user named."""
 
     def __init__(
-        self, name: str, user: PushedSource, source: PostgresSource, clock: VirtualClock, *, seed: int
+        self,
+        name: str,
+        user: PushedSource,
+        source: PostgresSource | MySqlSource,
+        server: Callable[[SourceFolder, Random, Callable[[int], int]], FollowedServer],
+        *,
+        seed: int,
     ) -> None:
-        self.acknowledges = True
-        self.overtaken = False
+        self.acknowledges = isinstance(source, PostgresSource)
         self.whole = True
         self.made_anew = 0
         self.spoilt = False
@@ -59,28 +119,28 @@ class DatabaseUpstream:
         self._source: Final = source
         self._seed: Final = seed
         self._random: Final = Random(f"{seed} {name} cuts")  # noqa: S311 - nothing is secret here
-        self.tables: Final = tuple(
-            DatabaseTable(stream, place, _data(source.streams[stream]), _NUMBER + number, self._random.random() < 0.3)
-            for number, (stream, place) in enumerate(source.setup.tables.items())
-        )
-        self._spill: Final = _SPILL if self._random.random() < 0.4 else None
-        for table in self.tables:
-            check_columns(name, table.columns)
-        self.log: Final = PostgresLog(self.tables, clock)
-        self.log.sparing = self._spill is None  # in a file, a value is known within its piece alone
         path = tempfile.mkdtemp(prefix="tidegauge-simulated-")
         weakref.finalize(self, shutil.rmtree, path, True)  # noqa: FBT003 - ignoring errors
         self.folder: Final = SourceFolder(path)
+        self.server: Final = server(self.folder, self._random, self._cut)
+        self.log: Final[Any] = self.server.log
+        self.tables: Final = tuple(self.log.database.tables.values())
+        for table in self.tables:
+            check_columns(name, table.columns)
         self._open: int | None = None
         self._write("first", self._random.randrange(_FEW))
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether something is gone that the flow needs."""
+        return self.server.overtaken
 
     def _cut(self, count: int) -> int:
         return count if self._random.random() < _WHOLE else self._random.randrange(count + 1)
 
     def source(self, meet: WorldMeeting) -> PushedSource:
         """Return the source, as one driver has it."""
-        server = SimulatedServer(self.log, cut=self._cut, meet=meet, wait=meet.wait, gone=meet.gone)
-        return replace(self._user, source=SimulatedPostgres(self._source, self.folder, server, self._spill))
+        return replace(self._user, source=self.server.source(meet))
 
     def set_away(self, away: bool) -> None:  # noqa: FBT001
         """Let the server be stopped, or killed, or started. No session that has a transaction open outlives that."""
@@ -93,7 +153,7 @@ class DatabaseUpstream:
             self.log.come_back()
 
     def learn(self, partition: str, details: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return the partition: there is one."""
+        """Return the partition."""
         return partition
 
     def forget(self, place: str) -> None:
@@ -101,12 +161,12 @@ class DatabaseUpstream:
 
     def there(self) -> dict[str, int]:
         """Return how far the flow has to come: behind the last transaction."""
-        found = self.log.database.log
-        return {WAL: found[-1].place + 1} if found else {}
+        found = self.server.followed.log
+        return {self.server.place: found[-1].place + 1} if found else {}
 
     def end(self, place: str) -> int:  # noqa: ARG002
         """Return the end of the log."""
-        return self.log.end
+        return self.server.end
 
     def start(self, place: str) -> int:  # noqa: ARG002 - first rows are at the beginning
         """Return 0."""
@@ -114,7 +174,8 @@ class DatabaseUpstream:
 
     def told(self) -> Mapping[str, int]:
         """Return how far the server was told that everything is durable."""
-        return {WAL: self.log.told} if self.log.told else {}
+        told = self.server.told()
+        return {self.server.place: told} if told else {}
 
     def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:  # noqa: ARG002
         """Nothing: all values fit."""
@@ -124,19 +185,21 @@ class DatabaseUpstream:
         """False: nothing is taken out of a log."""
         return False
 
-    def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:  # noqa: ARG002
+    def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range of the log, each in its stream's column; first rows are before their place."""
-        found = self.folder.stream()
+        if place != self.server.place:
+            return []
+        found, server = self.folder.stream(), self.server
         point = 0 if found is None else found.point
         at = 0 if found is None else found.at
         batches: list[pa.RecordBatch] = []
         for table in self.tables:
             rows: list[dict[str, Any]] = []
             if lower < point <= upper:
-                first = self.log.database.rows_at(table.stream, point)
-                rows += [_row(row, "insert", point - 1, at, number) for number, row in enumerate(first)]
-            for transaction in self.log.database.between(max(lower, point), upper):
-                rows += _changed(transaction, table)
+                first = server.followed.rows_at(table.stream, point)
+                rows += [server.first(row, point - 1, at, number) for number, row in enumerate(first)]
+            for transaction in server.followed.between(max(lower, point), upper):
+                rows += server.changed(transaction, table)
             columns = self._source.streams[table.stream]
             batch = pa.RecordBatch.from_pylist([{name: row[name] for name in columns.names} for row in rows], columns)
             batches += [self._in_its_column(table.stream, batch)] if rows else []
@@ -150,48 +213,22 @@ class DatabaseUpstream:
     def act(self, act: Act) -> None:
         """Do what applications do, or the network, or an administrator."""
         random = Random(f"{self._seed} {act.at} {act.what}")  # noqa: S311 - nothing is secret here
-        log = self.log
         match act.what:
             case "append":
                 self._write(act.at, act.number)
             case "transact" if self._open is not None:
                 number, self._open = self._open, None
                 commits = random.random() < 0.6
-                log.finish(number, [*self._changes(random, act.at, act.number)] if commits else [])
+                self.log.finish(number, [*self._changes(random, act.at, act.number)] if commits else [])
             case "transact":
-                self._open = log.begin()
-            case "compact":
-                log.checkpoint()
-            case "grow":
-                log.grow(act.number)
-            case "retention":
-                self._lose_slot(random)
-            case "cut":
-                log.cut()
-            case "late":
-                log.slow = True
-            case "arrive":
-                log.deliver()
+                self._open = self.log.begin()
+            case _:
+                self.server.act(act, random)
 
     def _write(self, at: object, count: int) -> None:
         if not self.log.away:
             random = Random(f"{self._seed} {at} changes")  # noqa: S311 - nothing is secret here
             self.log.write([*self._changes(random, at, count)])
-
-    def _lose_slot(self, random: Random) -> None:
-        """Drop the slot, move it on behind the flow's back, or let the server remove log that it needs."""
-        slot = self.log.slots.get(self._source.setup.slot)
-        if slot is None or slot.temporary:
-            return
-        self.overtaken = True
-        self.log.cut()
-        match random.randrange(3):
-            case 0:
-                del self.log.slots[self._source.setup.slot]
-            case 1:
-                slot.confirmed = slot.kept = self.log.end
-            case _:
-                slot.lost = "the server removed log that it needed (wal_status is 'lost')"
 
     def _changes(self, random: Random, at: object, count: int) -> Iterator[RowChange]:
         """Yield what a transaction does, to several tables."""
@@ -199,7 +236,7 @@ class DatabaseUpstream:
         position = Random(f"{at}").randrange(1 << 32)  # noqa: S311 - nothing is secret here
         for number in range(count):
             table = random.choice(self.tables)
-            columns, shard, lower = table.columns, table.number - _NUMBER, position + number
+            columns, shard, lower = table.columns, table.number - NUMBER, position + number
             new: Row = made(columns, seed=self._seed, shard=shard, lower=lower, upper=lower + 1).to_pylist()[0]
             there, key = rows[table.stream], table.key
             old = there[random.choice([*there])] if there else None
@@ -216,25 +253,26 @@ class DatabaseUpstream:
             yield change
 
 
+def data_tables(source: PostgresSource | MySqlSource, whole: Callable[[], bool]) -> tuple[DatabaseTable, ...]:
+    """Return the tables of a source. whole: whether the log has old rows of one, and not their keys alone."""
+    return tuple(
+        DatabaseTable(stream, place, _data(source.streams[stream]), NUMBER + number, whole())
+        for number, (stream, place) in enumerate(source.setup.tables.items())
+    )
+
+
 def _data(stream: pa.Schema) -> pa.Schema:
     return pa.schema([column for column in stream if column.name not in _OURS])
 
 
-def _row(row: Row, op: str, place: int, at: int, order: int) -> dict[str, Any]:
-    """Return a row of a stream. order: where it is in its transaction."""
-    said = {"_op": op, "_sequence": (place << 32) + order, "_partition": WAL, "_offset": place, "_timestamp": at}
-    return {**row, **said}
-
-
-def _changed(transaction: LoggedTransaction, table: DatabaseTable) -> Iterator[dict[str, Any]]:
-    """Yield the rows that a transaction makes of a table."""
-    mine = [change for change in transaction.changes if change.stream == table.stream]
-    for number, change in enumerate(mine):
-        old, new, place = change.old, change.new, transaction.place
-        moved = old is not None and (new is None or table.whole or old[table.key] != new[table.key])
-        if old is not None and moved:
-            shown = {name: old[name] if table.whole or name == table.key else None for name in table.columns.names}
-            yield _row(shown, "delete", place, transaction.at, 2 * number)
-        if new is not None:
-            op = "update" if old is not None and not moved else "insert"
-            yield _row(new, op, place, transaction.at, 2 * number + moved)
+def row_of(row: Row, op: str, place: tuple[str, int, int], sequence: int) -> dict[str, Any]:
+    """Return a row of a stream. place: the partition, the number in it, and the time in microseconds."""
+    partition, offset, at = place
+    return {
+        **row,
+        "_op": op,
+        "_sequence": sequence,
+        "_partition": partition,
+        "_offset": offset,
+        "_timestamp": at,
+    }

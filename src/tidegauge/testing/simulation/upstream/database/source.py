@@ -1,15 +1,15 @@
-"""`SimulatedPostgres`: a user's `PostgresSource` over a simulated server.
+"""`SimulatedDatabase`: a user's source of tables of a database, over a simulated server.
 
-The code of `sources.postgres` decides: when to make the slot, what of the first rows can be kept, where the stream
+The code of `sources.postgres` or of `sources.mysql` decides: what of the first rows can be kept, where the stream
 begins, which transactions are whole, what the server may be told. Only the server's answers come from memory. What
 the source keeps in its folder is on a disk, as for a real one, and outlives drivers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -17,30 +17,37 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.mysql.gathering import FILED_FROM
+from tidegauge.sources.mysql.source import MySqlSource
+from tidegauge.sources.mysql.subscription import BinlogSubscription
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.postgres.subscription import Replication
 from tidegauge.sources.protocol import OnBadRecord
-from tidegauge.sources.push.protocol import Received
+from tidegauge.sources.push.protocol import Received, Subscription
+from tidegauge.testing.simulation.upstream.database.binlog_sender import SimulatedBinlogServer
 from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
 
-__all__ = ["SimulatedPostgres"]
+__all__ = ["SimulatedDatabase", "over_mysql", "over_postgres"]
+
+
+class MetServer(Protocol):
+    """A simulated server."""
+
+    @property
+    def meet(self) -> Callable[[str], None]: ...
 
 
 @dataclass(frozen=True)
-class SimulatedPostgres:
-    """The source. user: what the flow has. folder: where it keeps what the user's source would.
+class SimulatedDatabase:
+    """The source. user: what the flow has. server: what its subscriptions meet. follow: begins one."""
 
-    spill: the bytes of a transaction from which on it is written to files there, None for as many as always.
-    """
-
-    user: PostgresSource
-    folder: SourceFolder
-    server: SimulatedServer = field(compare=False, repr=False)
-    spill: int | None = None
+    user: PostgresSource | MySqlSource
+    server: MetServer = field(compare=False, repr=False)
+    follow: Callable[[Frontier, Bound], Subscription] = field(compare=False, repr=False)
 
     @property
     def unit(self) -> str:
-        """Positions are places in the log."""
+        """What positions count."""
         return self.user.unit
 
     @property
@@ -61,19 +68,36 @@ class SimulatedPostgres:
         """Return the rows of chunks."""
         return self.user.decode(stream, batch, on_bad_record)
 
-    def connect(self, start: Frontier, bound: Bound) -> MetReplication:
+    def connect(self, start: Frontier, bound: Bound) -> MetSubscription:
         """Return a subscription from a place in the log on."""
         self.server.meet("connect")
-        setup = replace(self.user.setup, server=self.server, folder=self.folder, spill=self.spill)
-        found = MetReplication(self.server, Replication(setup, start, bound))
+        found = MetSubscription(self.server, self.follow(start, bound))
         self.server.meet("connected")
         return found
 
 
-class MetReplication:
+def over_postgres(
+    user: PostgresSource, folder: SourceFolder, server: SimulatedServer, spill: int | None = None
+) -> SimulatedDatabase:
+    """Return what stands in for a source. folder: where it keeps what the user's would. spill: the bytes of a
+    transaction from which on it is written to files there, None for as many as always."""
+    setup = replace(user.setup, server=server, folder=folder, spill=spill)
+    return SimulatedDatabase(user, server, lambda start, bound: Replication(setup, start, bound))
+
+
+def over_mysql(
+    user: MySqlSource, folder: SourceFolder, server: SimulatedBinlogServer, spill: int | None = None
+) -> SimulatedDatabase:
+    """Return what stands in for a source, as `over_postgres` does. spill: of each table."""
+    filed = FILED_FROM if spill is None else spill
+    setup = replace(user.setup, server=server, folder=folder, filed=filed)
+    return SimulatedDatabase(user, server, lambda start, bound: BinlogSubscription(setup, start, bound))
+
+
+class MetSubscription:
     """A subscription that meets the world before and after each call."""
 
-    def __init__(self, server: SimulatedServer, inner: Replication) -> None:
+    def __init__(self, server: MetServer, inner: Subscription) -> None:
         self.identity: Final = inner.identity
         self._server: Final = server
         self._inner: Final = inner
@@ -87,7 +111,7 @@ class MetReplication:
         return found
 
     def acknowledge(self, frontier: Frontier) -> None:
-        """Tell the server that everything before a frontier is durable."""
+        """Tell the source that everything before a frontier is durable."""
         self._server.meet("acknowledge")
         self._inner.acknowledge(frontier)
         self._server.meet("acknowledged")

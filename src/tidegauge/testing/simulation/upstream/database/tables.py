@@ -63,11 +63,13 @@ class LoggedTransaction:
 
 
 class DatabaseRows:
-    """Tables by their streams. rows: of each at present, by key. log: all transactions that changed some."""
+    """Tables by their streams. first: the rows that they began with, by key; none. rows: those of each at present.
+    log: all transactions that changed some."""
 
-    def __init__(self, tables: Sequence[DatabaseTable]) -> None:
+    def __init__(self, tables: Sequence[DatabaseTable], first: Mapping[str, Mapping[Any, Row]] | None = None) -> None:
         self.tables: Final = {table.stream: table for table in tables}
-        self.rows: Final[dict[str, dict[Any, Row]]] = {table.stream: {} for table in tables}
+        self.first: Final[dict[str, dict[Any, Row]]] = {one: dict((first or {}).get(one, {})) for one in self.tables}
+        self.rows: Final[dict[str, dict[Any, Row]]] = {one: dict(rows) for one, rows in self.first.items()}
         self.log: Final[list[LoggedTransaction]] = []
 
     def commit(self, place: int, *, at: int, number: int, changes: Sequence[RowChange]) -> None:
@@ -78,7 +80,7 @@ class DatabaseRows:
 
     def rows_at(self, stream: str, place: int) -> list[Row]:
         """Return the rows of a table as all transactions before a place made them, in the order of their coming."""
-        found: dict[Any, Row] = {}
+        found = dict(self.first[stream])
         for transaction in self.log:
             for change in transaction.changes:
                 if change.stream == stream and transaction.place < place:

@@ -1,0 +1,111 @@
+"""One transaction of a server that sees all tables at one place of the log, and the texts of their rows in it.
+
+The server says at which place it sees them (`START TRANSACTION WITH CONSISTENT SNAPSHOT`). MySQL does not say it of a
+transaction: there nothing commits while it begins, and the catalog is read as long.
+
+Invariant: the rows, the position and the catalog that belong to it are of one instant, or it does not begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.errors.mysqlsource import BinlogServerUnfit
+from tidegauge.sources.mysql.catalog import FollowedTable, look, quoted
+from tidegauge.sources.mysql.servers import ServerKind
+from tidegauge.sources.mysql.sessions import ServerPlace, explained, session
+
+__all__ = ["RowsTransaction", "rows_transaction"]
+
+_ROWS: Final = 512
+_LOCK: Final = 10
+"""Seconds for which commits are held up at the most, and for which it is waited until they are."""
+_REPEATABLE: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+_BEGIN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsTransaction:
+    """The transaction. gtids: its position, as the server writes it. tables: the ones asked for, of a MySQL."""
+
+    gtids: str
+    tables: Sequence[FollowedTable]
+    place: ServerPlace
+    kind: ServerKind
+    connection: Any
+
+    def rows(
+        self, database: str, table: str, columns: pa.Schema
+    ) -> Generator[Sequence[tuple[bytes | None, ...]], None, None]:
+        """Yield the rows of a table, some at a time, as the texts that the server writes."""
+        from pymysql.cursors import SSCursor
+
+        with explained(self.place), SSCursor(self.connection) as cursor:
+            cursor.execute(_query(database, table, columns, self.kind.name))
+            while found := cursor.fetchmany(_ROWS):
+                yield found
+
+
+@contextmanager
+def rows_transaction(
+    place: ServerPlace, kind: ServerKind, names: Sequence[tuple[str, str]]
+) -> Iterator[RowsTransaction]:
+    """Begin it, and end it. names: databases and tables. Raises `BinlogServerUnfit`, and what `explained` does."""
+    with session(place) as connection:
+        if kind.named:
+            gtids, tables = _begun(connection, place.shown), list[FollowedTable]()
+        else:
+            gtids, tables = _begun_in_stillness(connection, place, kind, names)
+        yield RowsTransaction(gtids, tables, place, kind, connection)
+
+
+def _begun(connection: Any, shown: str) -> str:
+    """Begin the transaction, and return its position."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REPEATABLE)
+        cursor.execute(_BEGIN)
+        cursor.execute("SHOW STATUS LIKE 'binlog_snapshot_%'")
+        where = {name.decode().lower(): value.decode() for name, value in cursor.fetchall()}
+        file, at = where.get("binlog_snapshot_file", ""), where.get("binlog_snapshot_position", "0")
+        cursor.execute("SELECT BINLOG_GTID_POS(%s, %s)", (file, int(at)))
+        found = cursor.fetchone()[0]
+    if not found:
+        detail = f"it does not say which transactions are in its log at {file}:{at}"
+        raise BinlogServerUnfit(source=shown, detail=detail, remedy="change any row")
+    return str(found.decode())
+
+
+def _begun_in_stillness(
+    connection: Any, place: ServerPlace, kind: ServerKind, names: Sequence[tuple[str, str]]
+) -> tuple[str, list[FollowedTable]]:
+    """Begin the transaction while nothing commits, look at the tables, and return its position and them."""
+    with session(place) as locking, locking.cursor() as cursor, connection.cursor() as reading:
+        # Should this driver be frozen, the server ends the session, and the lock with it.
+        cursor.execute(f"SET lock_wait_timeout = {_LOCK}, wait_timeout = {_LOCK}")
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        reading.execute(_REPEATABLE)
+        reading.execute(_BEGIN)
+        # An answer says that this session, and with it the lock, is still there.
+        found = look(locking, names)
+    return kind.clock.render(kind.end(place.shown, found.settings)), list(found.tables)
+
+
+def _query(database: str, table: str, columns: pa.Schema, kind: str) -> str:
+    """Return the query for the texts of a table's rows: a float as the double that it is, since it is cut
+    otherwise, and a bit as a number.
+
+    >>> _query("shop", "o`s", pa.schema([("id", pa.int64()), ("f", pa.float32())]), "MariaDB")
+    'SELECT CAST(`id` AS SIGNED), CAST(`f` AS DOUBLE) FROM `shop`.`o``s`'
+    """
+    double = "CAST({} AS DOUBLE)" if kind == "MariaDB" else "{} + 0e0"
+    listed = []
+    for field in columns:
+        name = quoted(field.name)
+        signed = "CAST({} AS SIGNED)" if pa.types.is_int64(field.type) else "{}"
+        listed.append((double if pa.types.is_float32(field.type) else signed).format(name))
+    return f"SELECT {', '.join(listed)} FROM {quoted(database)}.{quoted(table)}"  # noqa: S608 - all are quoted

@@ -1,0 +1,176 @@
+"""`BinlogLog`: a MariaDB or a MySQL in memory: its tables, and the binary log, or the rest of it.
+
+    a commit      is in the log with its number in its domain, or of its server, and with all that it changed
+    purging       takes the oldest transactions out of the log, and leaves the tables alone
+    resetting     empties the log, and counts from 1 again (RESET MASTER)
+    putting back  an older copy of the server: tables and log are what they were, and go on from there
+
+Nothing here moves by itself: no clock, no chance, no thread.
+
+Invariant: the rows of tables are what all transactions since the first made of them, also those that the log lost.
+
+>>> orders = DatabaseTable("orders", ("shop", "orders"), pa.schema([("id", pa.int64())]), 30)
+>>> log = BinlogLog([orders], VirtualClock(), named=True)
+>>> log.write([RowChange("orders", None, {"id": 5})])
+>>> log.executed, log.settings()["gtid_binlog_pos"]
+({'3': 2}, '3-57-2')
+>>> log.purge({"3": 1})
+>>> log.purged, [one.number for one in log.transactions]
+({'3': 1}, [2])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa  # noqa: F401 - for the example
+
+from tidegauge.sources.mysql.servers import MARIADB_SERVER, MYSQL_SERVER, ServerKind
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.upstream.database.binlog_events import BinlogTransaction
+from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, RowChange
+
+__all__ = ["BinlogLog"]
+
+_OURS: Final = ("3", "3e11fa47-71ca-11e1-9e33-c80aa9429562")
+_ELSEWHERE: Final = ("9", "a1b2c3d4-71ca-11e1-9e33-c80aa9429562")
+_NUMBERS: Final = (57, 58)
+_VERSIONS: Final = ("10.11.19-MariaDB-log", "5.6.14-log")
+
+
+class BinlogLog:
+    """The server. named: whether it is a MariaDB. domain: of its own transactions. database: the tables, and the
+    transactions that changed them, by their numbers. transactions: those in the log. executed, purged: of each
+    domain, the last number that was, and the last one that is not in the log any more.
+
+    away: whether it answers nobody. cuts: how often all connections were cut. changes: how often there was news.
+    gone: the tables that were dropped, by their streams.
+    """
+
+    def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock, *, named: bool) -> None:
+        self.database = DatabaseRows(tables)
+        self.clock: Final = clock
+        self.named: Final = named
+        self.domain: Final = _OURS[0 if named else 1]
+        self.kind: Final[ServerKind] = MARIADB_SERVER if named else MYSQL_SERVER
+        self.transactions: list[BinlogTransaction] = []
+        self.executed: dict[str, int] = {}
+        self.purged: dict[str, int] = {}
+        self.gone: set[str] = set()
+        self.away = False
+        self.cuts = self.changes = 0
+        self.reader: object = None
+        """Who is sent the log."""
+        self._open: Final[set[int]] = set()
+        self._number = 0
+        for table in tables:
+            self.state("CREATE TABLE {}", table)
+
+    @property
+    def micros(self) -> int:
+        """The virtual time of day, in microseconds since 1970."""
+        return int(self.clock.now().timestamp() * 1_000_000)
+
+    def settings(self) -> dict[str, str]:
+        """Return the variables that a source reads."""
+        found = {name: wanted for name, (wanted, _) in self.kind.wanted.items()}
+        found |= {"version": _VERSIONS[0 if self.named else 1], "server_id": "57", "filters": ""}
+        found |= {"server_uid": "the server", "server_uuid": _OURS[1], "gtid_domain_id": _OURS[0]}
+        if self.named:
+            state = ",".join(f"{one}-{self._server(one)}-{last}" for one, last in self.executed.items())
+            return {**found, "gtid_binlog_pos": state, "gtid_binlog_state": state}
+        sets = {"gtid_executed": self.executed, "gtid_purged": self.purged}
+        return {
+            **found,
+            **{name: ",".join(f"{one}:1-{n}" for one, n in known.items()) for name, known in sets.items()},
+        }
+
+    @staticmethod
+    def _server(domain: str) -> int:
+        return _NUMBERS[domain in _ELSEWHERE]
+
+    # What sessions of applications do.
+
+    def begin(self) -> int:
+        """Open a transaction."""
+        self._number += 1
+        self._open.add(self._number)
+        return self._number
+
+    def finish(self, number: int, changes: Sequence[RowChange]) -> None:
+        """End a transaction, with its changes; with none where it is rolled back."""
+        self._open.discard(number)
+        if changes:
+            self._logged(self.domain, changes=changes)
+
+    def write(self, changes: Sequence[RowChange]) -> None:
+        """Carry out a transaction."""
+        self.finish(self.begin(), changes)
+
+    def grow(self, count: int) -> None:
+        """Let another server's transactions come into the log, which change none of the tables."""
+        for _ in range(count):
+            self._logged(_ELSEWHERE[0 if self.named else 1], statement=("elsewhere", "CREATE TABLE t (id int)"))
+
+    def state(self, statement: str, table: DatabaseTable) -> None:
+        """Carry out a statement about a table, whose name goes where it has {}."""
+        database, name = table.place
+        self._logged(self.domain, statement=(database, statement.format(f"`{name}`")))
+
+    def _logged(
+        self, domain: str, *, changes: Sequence[RowChange] = (), statement: tuple[str, str] = ("", "")
+    ) -> None:
+        number, at = self.executed.get(domain, 0) + 1, self.micros // 1_000_000
+        self.executed[domain] = number
+        self.transactions.append(
+            BinlogTransaction(domain, number, self._server(domain), at, tuple(changes), statement)
+        )
+        if changes:
+            self.database.commit(number, at=at * 1_000_000, number=number, changes=changes)
+        self.changes += 1
+
+    # What befalls it.
+
+    def cut(self) -> None:
+        """Cut all connections."""
+        self.cuts += 1
+        self.changes += 1
+
+    def leave(self, *, killed: bool) -> None:  # noqa: ARG002 - what committed is on the disk
+        """Answer nobody."""
+        self.away = True
+        self._open.clear()
+        self.cut()
+
+    def come_back(self) -> None:
+        """Answer again."""
+        self.away = False
+        self.changes += 1
+
+    def purge(self, upto: Mapping[str, int]) -> None:
+        """Take the oldest transactions out of the log, as long as none is beyond a number of its domain."""
+        while self.transactions:
+            first = self.transactions[0]
+            if first.number > upto.get(first.domain, 0):
+                return
+            self.purged[first.domain] = first.number
+            del self.transactions[0]
+
+    def reset(self) -> None:
+        """Empty the log, and count from 1 again. The tables stay."""
+        self.database = DatabaseRows([*self.database.tables.values()], self.database.rows)
+        self.transactions, self.executed, self.purged = [], {}, {}
+        self.changes += 1
+
+    def put_back(self, count: int) -> None:
+        """Be as before the last transactions, this many. Connections are cut."""
+        kept, lost = self.transactions[: len(self.transactions) - count], self.transactions[-count:]
+        for one in reversed(lost):
+            self.executed[one.domain] = one.number - 1
+        self.executed = {one: last for one, last in self.executed.items() if last}
+        older = DatabaseRows([*self.database.tables.values()], self.database.first)
+        for had in self.database.between(0, self.executed.get(self.domain, 0) + 1):
+            older.commit(had.place, at=had.at, number=had.number, changes=had.changes)
+        self.database, self.transactions = older, kept
+        self.cut()

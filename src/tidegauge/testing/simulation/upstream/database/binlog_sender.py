@@ -1,0 +1,259 @@
+"""Sessions with a simulated MariaDB or MySQL: looks, a transaction that reads first rows, and the sending of its log.
+
+They answer as a real server does, with the bytes of its log, cut where `cut` has it: also in the middle of a
+transaction. `meet` is called before a call does anything, and when it is done and has not answered yet
+(`BINLOG_POINTS`).
+
+Invariant: a connection that was cut, or whose client is gone, gives nothing any more.
+
+>>> table = DatabaseTable("orders", ("shop", "orders"), pa.schema([("id", pa.int64())]), 30)
+>>> server = SimulatedBinlogServer(BinlogLog([table], VirtualClock(), named=True))
+>>> log = server.log()
+>>> log.start("", "3-1", "")
+>>> [event[4] for event in log.events(0.1)], str(server.look([("shop", "orders")]).tables[0])
+([162, 2], 'shop.orders')
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.mysqlsource import BinlogServerAway, BinlogServerUnfit
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.mysql.catalog import FollowedTable, ServerLook
+from tidegauge.sources.mysql.servers import ServerKind
+from tidegauge.sources.mysql.sessions import error_of
+from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
+from tidegauge.testing.simulation.upstream.database.binlog import BinlogLog
+from tidegauge.testing.simulation.upstream.database.binlog_events import cells, events, type_of
+from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, Row
+from tidegauge.testing.simulation.upstream.simulated import unmet
+
+__all__ = ["BINLOG_POINTS", "SimulatedBinlogServer"]
+
+BINLOG_POINTS: Final = (
+    *("ask", "asked", "open rows", "rows are opened", "fetch rows", "rows are fetched"),
+    *("dump log", "log is dumped"),
+)
+"""What `meet` is called with, besides the calls of a source that pushes."""
+_SHOWN: Final = "the simulated database"
+_CHARSETS: Final = {45: "utf8mb4", 63: "binary"}
+_REFUSED: Final = 1236
+_PAUSE: Final = 0.02
+_FEW: Final = 2
+
+
+def _all(count: int) -> int:
+    return count
+
+
+def _still_there() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class SimulatedBinlogServer:
+    """A server as one driver meets it.
+
+    cut: how many of the events that are on their way come at once. together: rows that an event has at most. wait:
+    returns when something is so, or after a number of seconds. gone: whether the driver is dead.
+    """
+
+    binlog: BinlogLog
+    _: KW_ONLY
+    cut: Callable[[int], int] = _all
+    together: int = 2
+    meet: Callable[[str], None] = unmet
+    wait: Callable[[Callable[[], bool], float], None] | None = None
+    gone: Callable[[], bool] = _still_there
+
+    @property
+    def shown(self) -> str:
+        """The server, for people."""
+        return _SHOWN
+
+    def look(self, names: Sequence[tuple[str, str]]) -> ServerLook:
+        """Look at the server and at tables."""
+        self.meet("ask")
+        self.answer(self.binlog.cuts)
+        found = ServerLook(self.binlog.settings(), _CHARSETS, self._followed(names))
+        self.meet("asked")
+        return found
+
+    def _followed(self, names: Sequence[tuple[str, str]]) -> list[FollowedTable]:
+        tables, gone = self.binlog.database.tables.values(), self.binlog.gone
+        there = {one.place: _followed(one) for one in tables if one.stream not in gone}
+        return [there.get(one, FollowedTable(*one, "", "", (), (), (), ())) for one in names]
+
+    def oldest(self) -> str:
+        """Return after which transactions the log begins."""
+        return str(self.binlog.purged)
+
+    def log(self) -> SimulatedBinlog:
+        """Begin a session. Raises `BinlogServerAway`."""
+        self.answer(self.binlog.cuts)
+        return SimulatedBinlog(self)
+
+    @contextmanager
+    def first_rows(self, kind: ServerKind, names: Sequence[tuple[str, str]]) -> Iterator[SimulatedRows]:
+        """Lend a transaction that sees the tables of this instant."""
+        self.meet("open rows")
+        self.answer(self.binlog.cuts)
+        settings = self.binlog.settings()
+        gtids = kind.clock.render(kind.end(_SHOWN, settings)) if not kind.named else settings[kind.position]
+        if kind.named and not gtids:
+            detail = "it does not say which transactions are in its log"
+            raise BinlogServerUnfit(source=_SHOWN, detail=detail, remedy="change any row")
+        there = {one.place: one for one in self.binlog.database.tables.values()}
+        rows = {place: [*self.binlog.database.rows[table.stream].values()] for place, table in there.items()}
+        tables = [] if kind.named else self._followed(names)
+        found = SimulatedRows(gtids, tables, self, there, rows, self.binlog.cuts)
+        self.meet("rows are opened")
+        yield found
+
+    def monotonic(self) -> float:
+        """Return virtual seconds."""
+        return self.binlog.clock.monotonic()
+
+    def micros(self) -> int:
+        """Return the virtual time of day."""
+        return self.binlog.micros
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self.until(lambda: False, seconds)
+
+    def until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Let virtual time pass until something is so, at most for some seconds."""
+        if self.wait is not None:
+            self.wait(ready, seconds)
+        elif not ready():
+            self.binlog.clock.pass_to(self.monotonic() + seconds)
+
+    def answer(self, line: int) -> None:
+        """Raise `BinlogServerAway` where nobody answers, or not on this connection any more. line: its `cuts`."""
+        if self.binlog.away:
+            raise BinlogServerAway(source=_SHOWN, detail="nobody answers at present")
+        if line != self.binlog.cuts or self.gone():
+            raise BinlogServerAway(source=_SHOWN, detail="the connection was cut")
+
+
+@dataclass(frozen=True)
+class SimulatedRows:
+    """A transaction that reads first rows, see `FirstRowsTransaction`. seen: the rows of each table."""
+
+    gtids: str
+    tables: Sequence[FollowedTable]
+    server: SimulatedBinlogServer
+    there: Mapping[tuple[str, str], DatabaseTable]
+    seen: Mapping[tuple[str, str], Sequence[Row]]
+    line: int
+
+    def rows(
+        self, database: str, table: str, columns: pa.Schema
+    ) -> Generator[Sequence[tuple[bytes | None, ...]], None, None]:
+        """Yield the rows of a table, some at a time."""
+        self.server.meet("fetch rows")
+        place = database, table
+        asked = DatabaseTable(table, place, columns, self.there[place].number)
+        for at in range(0, len(self.seen[place]), _FEW):
+            self.server.sleep(_PAUSE)
+            self.server.answer(self.line)
+            yield [cells(row, asked) for row in self.seen[place][at : at + _FEW]]
+        self.server.meet("rows are fetched")
+
+
+class SimulatedBinlog:
+    """A session that is sent the log, see `SendingBinlog`."""
+
+    def __init__(self, server: SimulatedBinlogServer) -> None:
+        self.answered = False
+        self._server: Final = server
+        self._log: Final = server.binlog
+        self._line: Final = server.binlog.cuts
+        self._closed = False
+        self._refused: TidegaugeError | None = None
+        self._sent: dict[str, int] | None = None
+        self._events: Final[deque[bytes]] = deque()
+
+    def start(self, state: str, needed: str, found: str) -> None:
+        """Begin to receive all transactions after a position, of a MariaDB."""
+        asked = [one.split("-") for one in state.split(",") if one]
+        after = {domain: int(number) for domain, _, number in asked}
+        there = self._log.executed
+        if beyond := [one for one in asked if int(one[2]) > there.get(one[0], 0)]:
+            said = f"connecting slave requested to start from GTID {'-'.join(beyond[0])}, which is not in the log"
+            self._refused = error_of(_SHOWN, _REFUSED, said, needed, found)
+        elif any(after.get(one, 0) < last for one, last in self._log.purged.items()):
+            said = "Could not find GTID state requested by slave: required binlog files have been purged"
+            self._refused = error_of(_SHOWN, _REFUSED, said, needed, found)
+        self._begin(after)
+
+    def start_after(self, executed: Frontier, needed: str, found: str) -> None:
+        """Begin to receive all transactions that are not in a set, of a MySQL."""
+        after = {domain: following - 1 for domain, following in executed.items()}
+        if any(after.get(one, 0) < last for one, last in self._log.purged.items()):
+            said = "the master has purged binary logs containing GTIDs that the slave requires"
+            self._refused = error_of(_SHOWN, _REFUSED, said, needed, found)
+        self._begin(after)
+
+    def _begin(self, after: dict[str, int]) -> None:
+        self._server.meet("dump log")
+        self._server.answer(self._line)
+        self._sent, self._log.reader = after, self
+        self._server.meet("log is dumped")
+
+    def events(self, seconds: float) -> Iterator[bytes]:
+        """Yield the events that are here, and wait for the first one at most so long."""
+        self._answer()
+        if self._refused is not None:
+            raise self._refused
+        self.answered = True
+        self._send()
+        if not self._events:
+            self._server.until(self._news, max(seconds, 0.0))
+            self._answer()
+            self._send()
+        for _ in range(max(1, self._server.cut(len(self._events))) if self._events else 0):
+            yield self._events.popleft()
+
+    def close(self) -> None:
+        """End the session."""
+        self._closed = True
+
+    def _news(self) -> bool:
+        return self._line != self._log.cuts or bool(self._unsent())
+
+    def _unsent(self) -> list[int]:
+        sent = self._sent or {}
+        found = (n for n, one in enumerate(self._log.transactions) if one.number > sent.get(one.domain, 0))
+        return [*found] if self._sent is not None else []
+
+    def _send(self) -> None:
+        """Put on the way all that came into the log since."""
+        for number in self._unsent():
+            one = self._log.transactions[number]
+            if self._sent is not None:
+                self._sent[one.domain] = one.number
+            made = events(one, self._log.database.tables, named=self._log.named, together=self._server.together)
+            self._events.extend(event.data for event in made)
+
+    def _answer(self) -> None:
+        self._server.answer(self._line)
+        if self._closed or self._log.reader is not self:
+            raise BinlogServerAway(source=_SHOWN, detail="another reader of this name is sent the log")
+
+
+def _followed(table: DatabaseTable) -> FollowedTable:
+    columns = []
+    for one in table.columns:
+        found = type_of(one.type)
+        columns.append((one.name, found.kind, found.shown, found.precision, found.scale, found.charset))
+    return FollowedTable(*table.place, "BASE TABLE", "InnoDB", columns, [table.key], [], [])

@@ -1,0 +1,142 @@
+"""What befalls a simulated MariaDB or MySQL, and what a flow has to have of its transactions: see `BinlogLog`.
+
+Its log is purged, also past the flow; it is begun anew (RESET MASTER); an older copy of the server is put back; a
+table is emptied, dropped, or changed.
+
+Invariant: a flow that has begun with a log has the rows of that one, whatever takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Final
+
+from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.mysql.source import MySqlSource
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.plan import Act
+from tidegauge.testing.simulation.upstream.database.binlog import BinlogLog
+from tidegauge.testing.simulation.upstream.database.binlog_events import BinlogTransaction, LoggedEvent, events
+from tidegauge.testing.simulation.upstream.database.binlog_sender import SimulatedBinlogServer
+from tidegauge.testing.simulation.upstream.database.source import SimulatedDatabase, over_mysql
+from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, LoggedTransaction, Row
+from tidegauge.testing.simulation.writers.database import data_tables, row_of
+from tidegauge.testing.simulation.writers.feed import WorldMeeting
+
+__all__ = ["FollowedBinlog"]
+
+_BITS: Final = 40
+_SPILL: Final = 80
+"""Bytes of a table's changes in a transaction from which on they are written to files, in some worlds: two rows."""
+_SPILLS: Final = 0.4
+
+
+class FollowedBinlog:
+    """The server. folder: the source's. cut: how many events come at once."""
+
+    def __init__(
+        self,
+        source: MySqlSource,
+        clock: VirtualClock,
+        folder: SourceFolder,
+        random: Random,
+        cut: Callable[[int], int],
+    ) -> None:
+        self.overtaken = False
+        self._source: Final = source
+        self._folder: Final = folder
+        self._cut: Final = cut
+        self._spill: Final = _SPILL if random.random() < _SPILLS else None
+        self._together: Final = random.randrange(1, 4)
+        named = source.setup.kind.named
+        self.log: Final = BinlogLog(data_tables(source, lambda: True), clock, named=named)
+        self.place: Final = self.log.domain
+        self._followed: DatabaseRows | None = None
+        self._last = 0
+
+    @property
+    def followed(self) -> DatabaseRows:
+        """The tables, by the log that the flow has begun with."""
+        return self._followed or self.log.database
+
+    @property
+    def end(self) -> int:
+        """The next number of the log that the flow has begun with."""
+        return max(self._last, self.log.executed.get(self.place, 0)) + 1
+
+    def source(self, meet: WorldMeeting) -> SimulatedDatabase:
+        """Return the source, as one driver has it."""
+        log, together = self.log, self._together
+        server = SimulatedBinlogServer(
+            log, cut=self._cut, together=together, meet=meet, wait=meet.wait, gone=meet.gone
+        )
+        return over_mysql(self._source, self._folder, server, self._spill)
+
+    def told(self) -> int:
+        """Return 0: such a server is told of nothing."""
+        return 0
+
+    def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
+        """Return a row that was there at the beginning."""
+        return row_of(row, "insert", (self.place, place, at), (place << _BITS) + number)
+
+    def changed(self, transaction: LoggedTransaction, table: DatabaseTable) -> Iterator[dict[str, Any]]:
+        """Yield the rows that a transaction makes of a table."""
+        place = (self.place, transaction.place, transaction.at)
+        within = {(one.change, one.after): one.at for event in self._events(transaction) for one in event.images}
+        for number, change in enumerate(transaction.changes):
+            if change.stream != table.stream:
+                continue
+            old, new, key = change.old, change.new, table.key
+            moved = old is not None and (new is None or old[key] != new[key])
+            for row, op, after in ((old if moved else None, "delete", False), (new, "update", True)):
+                if row is not None:
+                    said = "insert" if after and (old is None or moved) else op
+                    sequence = (transaction.place << _BITS) + within[number, after]
+                    yield row_of(row, said, place, sequence)
+
+    def _events(self, transaction: LoggedTransaction) -> Iterator[LoggedEvent]:
+        one = BinlogTransaction(self.place, transaction.number, 0, 0, transaction.changes)
+        return events(one, self.log.database.tables, named=self.log.named, together=self._together)
+
+    def act(self, act: Act, random: Random) -> None:
+        """Do what befalls such a server alone."""
+        match act.what:
+            case "grow":
+                self.log.grow(act.number)
+            case "cut":
+                self.log.cut()
+            case "retention" if not self.log.away:
+                self._lose(random)
+
+    def _lose(self, random: Random) -> None:
+        """Take something from the flow that it needs."""
+        self.overtaken = True
+        begun = self._folder.stream()
+        log, table = self.log, random.choice([*self.log.database.tables.values()])
+        match random.choice(("purge", "reset", "put back", "truncate", "change", "drop")):
+            case "purge":
+                log.cut()
+                if random.random() < 0.7:  # or the flow has all that is purged
+                    log.state("ANALYZE TABLE {}", table)
+                log.purge(log.executed)
+            case "reset":
+                self._keep(begun=begun is not None)
+                log.cut()
+                log.reset()
+            case "put back" if begun is not None and begun.done:
+                self._keep(begun=True)
+                log.put_back(len(log.transactions))
+            case "truncate":
+                log.state("TRUNCATE TABLE {}", table)
+            case "change":
+                log.state("ALTER TABLE {} MODIFY nothing int FIRST", table)
+            case "drop":
+                log.state("DROP TABLE {}", table)
+                log.gone.add(table.stream)
+
+    def _keep(self, *, begun: bool) -> None:
+        """Remember the log, which is about to become another one."""
+        if begun and self._followed is None:
+            self._followed, self._last = self.log.database, self.log.executed.get(self.place, 0)

@@ -1,0 +1,128 @@
+"""What befalls a simulated PostgreSQL, and what a flow has to have of its transactions: see `PostgresLog`.
+
+Invariant: a slot is taken away or moved on by somebody else alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Final
+
+from tidegauge.remap.fromtime.lsn import WAL
+from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.postgres.source import PostgresSource
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.plan import Act
+from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
+from tidegauge.testing.simulation.upstream.database.server import PostgresLog
+from tidegauge.testing.simulation.upstream.database.source import SimulatedDatabase, over_postgres
+from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, LoggedTransaction, Row
+from tidegauge.testing.simulation.writers.database import data_tables, row_of
+from tidegauge.testing.simulation.writers.feed import WorldMeeting
+
+__all__ = ["FollowedPostgres"]
+
+_BITS: Final = 32
+_WHOLE: Final = 0.3
+"""How often the log has old rows of a table."""
+_SPILL: Final = 200
+"""Bytes of a transaction from which on it is written to files, in some worlds: two changes, or three."""
+_SPILLS: Final = 0.4
+
+
+class FollowedPostgres:
+    """The server. folder: the source's. cut: how many frames come at once."""
+
+    def __init__(
+        self,
+        source: PostgresSource,
+        clock: VirtualClock,
+        folder: SourceFolder,
+        random: Random,
+        cut: Callable[[int], int],
+    ) -> None:
+        self.overtaken = False
+        self.place: Final = WAL
+        self._source: Final = source
+        self._folder: Final = folder
+        self._cut: Final = cut
+        tables = data_tables(source, lambda: random.random() < _WHOLE)
+        self._spill: Final = _SPILL if random.random() < _SPILLS else None
+        self.log: Final = PostgresLog(tables, clock)
+        self.log.sparing = self._spill is None  # in a file, a value is known within its piece alone
+
+    @property
+    def followed(self) -> DatabaseRows:
+        """The tables."""
+        return self.log.database
+
+    @property
+    def end(self) -> int:
+        """The end of the log."""
+        return self.log.end
+
+    def source(self, meet: WorldMeeting) -> SimulatedDatabase:
+        """Return the source, as one driver has it."""
+        server = SimulatedServer(self.log, cut=self._cut, meet=meet, wait=meet.wait, gone=meet.gone)
+        return over_postgres(self._source, self._folder, server, self._spill)
+
+    def told(self) -> int:
+        """Return the furthest place that a slot was told of."""
+        return self.log.told
+
+    def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
+        """Return a row that was there at the beginning."""
+        return _row(row, "insert", place, at, number)
+
+    def changed(self, transaction: LoggedTransaction, table: DatabaseTable) -> Iterator[dict[str, Any]]:
+        """Yield the rows that a transaction makes of a table."""
+        mine = [change for change in transaction.changes if change.stream == table.stream]
+        for number, change in enumerate(mine):
+            old, new, place = change.old, change.new, transaction.place
+            moved = old is not None and (new is None or table.whole or old[table.key] != new[table.key])
+            if old is not None and moved:
+                shown = {
+                    name: old[name] if table.whole or name == table.key else None for name in table.columns.names
+                }
+                yield _row(shown, "delete", place, transaction.at, 2 * number)
+            if new is not None:
+                op = "update" if old is not None and not moved else "insert"
+                yield _row(new, op, place, transaction.at, 2 * number + moved)
+
+    def act(self, act: Act, random: Random) -> None:
+        """Do what befalls such a server alone."""
+        log = self.log
+        match act.what:
+            case "compact":
+                log.checkpoint()
+            case "grow":
+                log.grow(act.number)
+            case "retention":
+                self._lose_slot(random)
+            case "cut":
+                log.cut()
+            case "late":
+                log.slow = True
+            case "arrive":
+                log.deliver()
+
+    def _lose_slot(self, random: Random) -> None:
+        """Drop the slot, move it on behind the flow's back, or let the server remove log that it needs."""
+        slot = self.log.slots.get(self._source.setup.slot)
+        if slot is None or slot.temporary:
+            return
+        self.overtaken = True
+        self.log.cut()
+        match random.randrange(3):
+            case 0:
+                del self.log.slots[self._source.setup.slot]
+            case 1:
+                slot.confirmed = slot.kept = self.log.end
+            case _:
+                slot.lost = "the server removed log that it needed (wal_status is 'lost')"
+
+
+def _row(row: Row, op: str, place: int, at: int, order: int) -> dict[str, Any]:
+    """Return a row of a stream. order: where it is in its transaction."""
+    return row_of(row, op, (WAL, place, at), (place << _BITS) + order)
