@@ -25,6 +25,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from tidegauge.job.functions import columns_of
+from tidegauge.job.leftout import carried_by
 from tidegauge.job.plan import MapBatches, OutputPlan, OutputWork, SourceRead, Step
 from tidegauge.job.task import Write
 from tidegauge.sources.protocol import Split
@@ -67,7 +68,8 @@ def stream_schema(plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
 def write_of(work: OutputWork, functions: tuple[MapBatches, ...], rows: pa.Schema) -> Write:
     """Return the task's part of an output that is given `rows`, from which functions make the rows to stage."""
     plan = work.plan
-    return Write(plan.name, plan.source, plan.channel, functions, plan.sink, rows, work.schema)
+    carried = carried_by(plan, rows)
+    return Write(plan.name, plan.source, plan.channel, functions, plan.sink, rows, work.schema, carried)
 
 
 def dealt(reads: tuple[SourceRead, ...], *, tasks: int) -> list[list[SourceRead]]:

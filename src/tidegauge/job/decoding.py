@@ -5,7 +5,8 @@ have several epochs mixed; `by_epoch` takes them apart.
 
 Invariants. What goes wrong is data: the first split that cannot be read ends the source, and the failure names the
 epoch of that split; where the error is one of a stream alone, it ends that stream's channel.
-Bad records are rows of the channel `errors` where they are collected; otherwise the first one is that failure.
+Bad records are rows of the channel `errors` where they are collected; otherwise the first one is that failure. A row
+that leaves out a value goes on with its mark, or is a bad record (`spared`).
 Nothing grows with the size of a split.
 
 >>> mixed = pa.record_batch({"n": [1, 2, 3], "_epoch": [5, 4, 5]})
@@ -32,6 +33,7 @@ from tidegauge.errors.engine import (
 from tidegauge.job.functions import channel_of, columns_of, conform, said
 from tidegauge.job.past import PastSplit
 from tidegauge.job.report import Report
+from tidegauge.leftout import LEFT, taken
 from tidegauge.operations import OP, said_of, unknown
 from tidegauge.reclock.columns import EPOCH
 from tidegauge.remap.round import Failure
@@ -62,6 +64,8 @@ class TaskRead(Protocol):
     def collect(self) -> bool: ...  # noqa: D102
     @property
     def whole(self) -> bool: ...  # noqa: D102
+    @property
+    def gapped(self) -> bool: ...  # noqa: D102
 
     @property
     def splits(self) -> Iterable[Split]:
@@ -91,7 +95,7 @@ def decoded(read: TaskRead, report: Report, stop: Stop | None = None) -> Iterato
                 if operating:
                     _check_operations(batch, read.name, split)
                 for epoch, rows in by_epoch(batch) if mixed else [(split.epoch, batch)]:
-                    yield channel, epoch, conform(rows, columns)
+                    yield channel, epoch, _conform(rows, columns, spared=spared(read))
                 if bad.many:
                     yield "errors", split.epoch, bad.take()
             bad.check()
@@ -107,6 +111,24 @@ def decoded(read: TaskRead, report: Report, stop: Stop | None = None) -> Iterato
         report.bytes_read[read.name] += split.weight
         if bad.rows:
             yield "errors", split.epoch, bad.take()
+
+
+def spared(read: TaskRead) -> bool:
+    """Whether rows that leave out a value go on. They do not where a change may have been passed over.
+
+    Then the row before is not what the database had, and so is the value that would be taken from it.
+    """
+    return not (read.collect or read.gapped)
+
+
+def _conform(rows: pa.RecordBatch, columns: pa.Schema, *, spared: bool) -> pa.RecordBatch:
+    """Return rows with a source's columns, and perhaps their marks."""
+    whole, marks = taken(rows)
+    if marks is None:
+        return conform(whole, columns)
+    if not spared:
+        return conform(whole.filter(marks.is_null()), columns)
+    return conform(whole, columns).append_column(LEFT, marks)
 
 
 def _joined(read: TaskRead) -> Iterable[Split]:
@@ -190,7 +212,7 @@ class _BadRecords:
         return len(self.rows) >= _BAD_ROWS or self.size >= _BAD_BYTES
 
     def add(self, record: BadRecord) -> None:
-        if record.withdraws and not self.read.collect:
+        if (record.withdraws and not self.read.collect) or (record.left_out and spared(self.read)):
             return
         self.count += 1
         if self.read.collect:

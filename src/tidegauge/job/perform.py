@@ -160,7 +160,8 @@ def performer(
                     splits = wanted(splits, {plans[o].channel for o in need.outputs if plans[o].source == name})
                 reader = read_as(source, parts, bound)
                 whole = any(plans[o].ordered for o in need.outputs if plans[o].source == name)
-                reads.append(SourceRead(name, reader, bound.schema, splits, name in collecting, whole))
+                gapped = bool(passed.get(name))
+                reads.append(SourceRead(name, reader, bound.schema, splits, name in collecting, whole, gapped))
                 lost += gone
         read = {part.name for part in reads}
         works = []

@@ -27,8 +27,10 @@ from tidegauge.errors.base import Definite, TidegaugeError
 from tidegauge.errors.engine import SinkBroke, StorageFailed, WrongOperation
 from tidegauge.job.decoding import Stop, TaskRead, by_epoch, decoded
 from tidegauge.job.functions import apply, begun, conform, said, without_epoch
+from tidegauge.job.leftout import STEPS, Carried, refused
 from tidegauge.job.plan import MapBatches
 from tidegauge.job.report import Report
+from tidegauge.leftout import LEFT, Mark, taken
 from tidegauge.operations import OP, said_of, unknown
 from tidegauge.reclock.columns import stamp
 from tidegauge.remap.round import Failure
@@ -41,7 +43,8 @@ __all__ = ["Feed", "OutputWriter", "Write", "run"]
 class Write:
     """An output's part of a task:
 
-    rows of `rows` go through `functions` and are staged as `schema` (with `_epoch`).
+    rows of `rows` go through `functions` and are staged as `schema` (with `_epoch`). carried: how it takes rows that
+    leave values out.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Write:
     sink: Sink
     rows: pa.Schema
     schema: pa.Schema
+    carried: Carried
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,14 @@ def _stopping(writers: Sequence[OutputWriter], feeds: Mapping[int, Feed], broken
 def _fed(
     index: int, feed: Feed, rows: pa.RecordBatch, epoch: int, report: Report
 ) -> Generator[tuple[int, pa.RecordBatch], None, bool]:
-    """Yield one batch as its feed has it, with the feed's number. Return whether no function failed."""
+    """Yield one batch as its feed has it, with the feed's number. Return whether nothing failed."""
+    rows, marks = taken(rows)
+    if marks is not None:
+        mark = Mark.decode(marks.drop_null()[0].as_py())
+        report.failures += [
+            Failure(feed.source, one, epoch, refused(one, mark, epoch, STEPS)) for one in feed.outputs
+        ]
+        return False
     try:
         for batch in apply(feed.functions, rows, feed.made, output=feed.outputs[0], epoch=epoch):
             if batch.num_rows:
@@ -172,13 +183,21 @@ class OutputWriter:
             return
         plan = self.plan
         given = plan.rows if plan.functions else self._columns
+        rows, marks = taken(rows)
+        at = 0
         try:
+            if marks is not None:
+                marks = plan.carried.marks(marks, epoch)
             for batch in apply(self._functions, conform(rows, given), self._columns, output=plan.name, epoch=epoch):
                 if self._operating and (wrong := unknown(batch[OP])) is not None:
                     found = said_of(batch[OP].filter(wrong)[0].as_py())
                     raise WrongOperation(output=plan.name, epoch=epoch, found=found)
                 if batch.num_rows:
-                    self._stage(stamp(batch, epoch), epoch)
+                    stamped = stamp(batch, epoch)
+                    some = None if marks is None else marks.slice(at, batch.num_rows)  # of as many rows as were given
+                    at += batch.num_rows
+                    whole = some is None or some.null_count == len(some)
+                    self._stage(stamped if whole else stamped.append_column(LEFT, some), epoch)
         except TidegaugeError as error:
             self._fail(epoch, error)
 

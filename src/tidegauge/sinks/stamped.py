@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import pyarrow as pa
 
 from tidegauge.lazy import library
+from tidegauge.leftout import FillingIn, KeptByKey
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.protocol import Applying, OutputId, Sink, StagedFile, Stager, Table
 
@@ -57,6 +58,11 @@ class StampedSink:
     def shared(self) -> bool:
         """Whether several outputs may write there."""
         return self.sink.shared
+
+    @property
+    def keeps(self) -> KeptByKey | None:
+        """How its table fills in what changes leave out."""
+        return self.sink.keeps if isinstance(self.sink, FillingIn) else None
 
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration."""

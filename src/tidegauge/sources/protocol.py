@@ -96,7 +96,8 @@ class BadRecord:
     """A record that could not be decoded, with where it stands and its raw bytes.
 
     key, and timestamp (with a time zone): of a message that has them. withdraws: nothing is wrong with it, it takes
-    back the bad records of its key; so it is kept where those are collected, and stops nothing.
+    back the bad records of its key; so it is kept where those are collected, and stops nothing. left_out: its row
+    comes all the same, with a mark for what it lacks (`tidegauge.leftout`); it is bad only where nobody carries that.
     """
 
     partition: str
@@ -107,6 +108,7 @@ class BadRecord:
     key: bytes | None = None
     timestamp: datetime | None = None
     withdraws: bool = False
+    left_out: bool = False
 
 
 OnBadRecord = Callable[[BadRecord], None]

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.depth import deep
 
 from tidegauge.errors.kafkasink import LastUndecided
+from tidegauge.errors.leftout import LeftOutUnknown
+from tidegauge.leftout import LEFT, Mark
 from tidegauge.sinks.keyed.folding import folded, merged
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
 
@@ -23,6 +25,7 @@ SCHEMA = pa.schema(
         ("v", pa.int64()),
         (AT, pa.int64()),
         (GONE, pa.bool_()),
+        (LEFT, pa.string()),
     ]
 )
 ORDERINGS = {
@@ -49,9 +52,11 @@ def table_of(rows: list[dict[str, Any]]) -> pa.Table:
 def answer(rows: pa.Table, ordering: Ordering) -> Any:
     """Return the rows that are left, or the least epoch that cannot be decided."""
     try:
-        return merged(rows, ordering, table="t").to_pylist()
+        return merged(rows, ordering, table="t").drop_columns([LEFT]).to_pylist()
     except LastUndecided as error:
         return error.evidence["epoch"]
+    except LeftOutUnknown:
+        return "unknown"
 
 
 def by_hand(rows: list[dict[str, Any]], ordering: Ordering) -> Any:
@@ -84,12 +89,57 @@ def test_folding_parts_of_the_changes_first_changes_no_answer(
 ) -> None:
     wanted = by_hand(rows, ordering)
     assert answer(table_of(rows), ordering) == wanted
+    assert answer(in_parts(rows, ordering, chance), ordering) == wanted
+
+
+def in_parts(rows: list[dict[str, Any]], ordering: Ordering, chance: random.Random) -> pa.Table:
+    """Changes that were folded part by part, in some order."""
     shuffled: list[dict[str, Any]] = chance.sample(rows, len(rows))
     parts = [table_of([]), *map(table_of, ([row] for row in shuffled))]
     while len(parts) > 1:
         one, other = (parts.pop(chance.randrange(len(parts))) for _ in range(2))
         parts.append(folded(pa.concat_tables([one, other]), ordering))
-    assert answer(parts[0], ordering) == wanted
+    return parts[0]
+
+
+PARTIAL = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from("ab"),
+        "n": st.integers(0, 7),
+        "p": st.none() | st.integers(0, 9).map(str),
+        "v": st.integers(0, 9),
+        AT: st.integers(-1, 2),
+        GONE: st.sampled_from([False, False, False, True]),
+        LEFT: st.sampled_from([(), (), ("v",), ("p",), ("v", "p")]),
+    }
+)
+
+
+def filled_by_hand(rows: list[dict[str, Any]]) -> Any:
+    """Each change after the other, on a dictionary."""
+    held: dict[str, dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: (row[AT], row["n"])):
+        before = held.get(row["k"], {})
+        values = {name: before.get(name, "unknown") if name in row[LEFT] else row[name] for name in ("v", "p")}
+        held[row["k"]] = {} if row[GONE] else {**row, **values}
+    found = [{name: row[name] for name in SCHEMA.names if name != LEFT} for _, row in sorted(held.items()) if row]
+    return "unknown" if any("unknown" in row.values() for row in found) else found
+
+
+@deep(800)
+@given(
+    rows=st.lists(PARTIAL, max_size=10, unique_by=lambda row: (row["k"], row[AT], row["n"])),
+    chance=st.randoms(use_true_random=False),
+)
+def test_what_a_change_leaves_out_is_as_the_change_before_has_it(
+    rows: list[dict[str, Any]], chance: random.Random
+) -> None:
+    rows = [row | {LEFT: ()} if row[GONE] or row[AT] < 0 else row for row in rows]
+    rows = [row for row in rows if row[AT] >= 0 or row["n"] == 0]  # of the table there is one row at most
+    given = [row | dict.fromkeys(row[LEFT]) | {LEFT: Mark(row[LEFT]).encode() if row[LEFT] else None} for row in rows]
+    wanted = filled_by_hand(rows)
+    assert answer(table_of(given), ORDERINGS["order"]) == wanted
+    assert answer(in_parts(given, ORDERINGS["order"], chance), ORDERINGS["order"]) == wanted
 
 
 def test_a_row_of_the_table_is_before_all_changes_and_no_change_itself() -> None:

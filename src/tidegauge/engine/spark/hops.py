@@ -229,6 +229,10 @@ class _Received:
         return self.read.whole
 
     @property
+    def gapped(self) -> bool:
+        return self.read.gapped
+
+    @property
     def splits(self) -> Iterator[Split]:
         """What comes, as pieces of the read's splits."""
         source: Any = self.read.source

@@ -11,7 +11,8 @@ and the merge is planned again: others may have packed leaves together meanwhile
 the new one, and staged files are litter. A row that others delete stays deleted until its key is changed again.
 
 *Deletion vectors.* In a table that has them, old rows are marked deleted (`delta.marking`). Changes are merged into
-those leaves alone that are small, or would be too dead.
+those leaves alone that are small, or would be too dead. Where changes leave values out, nothing is marked: the merge
+reads the old rows, which have these.
 
 *Which leaves.* Those whose territories have keys of the runs (`keyed.touching`).
 
@@ -300,7 +301,7 @@ class DeltaByKey:
     def _marked(self, changed: Changed, columns: pa.Schema) -> tuple[list[MarkedFile], Iterable[TableLeaf]]:
         """Mark old rows deleted; return the leaves that have them, and those that the changes are merged into."""
         present = self._present().values()
-        if not self._inner.marks or not self._work.key or not (changed.own or changed.keys):
+        if not self._inner.marks or not self._work.key or not (changed.own or changed.keys) or changed.leaves_out:
             return [], present
         key = pa.schema([columns.field(name) for name in self._work.key])
         home = homes(self._lying, self._layout.key)

@@ -29,6 +29,7 @@ import pyarrow.types as pt
 
 from tidegauge.errors.layout import LaidOutByKey
 from tidegauge.errors.sinks import LocalTimesInMap
+from tidegauge.leftout import KeptByKey
 from tidegauge.objects.address import is_address
 from tidegauge.sinks.cataloguing import check_name
 from tidegauge.sinks.columns import rows_schema
@@ -128,6 +129,13 @@ class DeltaSink:
     def _layout(self) -> Keyed | None:
         """How rows become changes; None where they are appended."""
         return Keyed.of(self.key, self.order, self.deleted) if self.applies and self.key is not None else None
+
+    @property
+    def keeps(self) -> KeptByKey | None:
+        """How a table by key fills in what changes leave out; None where it does not."""
+        from tidegauge.sinks.keyed.parting import kept_by
+
+        return kept_by(self._layout, self._files)
 
     @property
     def identity(self) -> str:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.layout import LaidOutByKey
+from tidegauge.leftout import KeptByKey
 from tidegauge.objects.address import is_address
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.envelope import Envelope, check_envelope, named_columns
@@ -135,6 +136,13 @@ class IcebergSink:
     @property
     def _folder(self) -> str:
         return folder_of(self._warehouse, IcebergName.parse(self.table))
+
+    @property
+    def keeps(self) -> KeptByKey | None:
+        """How a table by key fills in what changes leave out; None where it does not."""
+        from tidegauge.sinks.keyed.parting import kept_by
+
+        return kept_by(self._layout, self._files)
 
     @property
     def identity(self) -> str:

@@ -14,10 +14,14 @@ of its group and of one place with it, and stays so whatever joins the group. We
 whole, then either the last, which no dropped change is; or of another place than its neighbour, and then the change
 that it was dropped for is of another place than some neighbour, too, as both are of one.
 
+A change may leave columns out (`tidegauge.leftout`): their values are those of the change before it, of whatever
+epoch, and at last those of the table's row (`keyed.filling`). `folded` keeps the changes that have them.
+
 >>> ordering = Ordering(("k",), "n")
 >>> rows = pa.table({"k": [1, 1, 2], "n": [5, 7, None], "at=": [3, 3, 3], "gone=": [False, True, False]})
->>> folded(rows, ordering).to_pylist()
-[{'k': 1, 'n': 7, 'at=': 3, 'gone=': True}, {'k': 2, 'n': None, 'at=': 3, 'gone=': False}]
+>>> rows = rows.append_column("left=", pa.nulls(3, pa.string()))
+>>> folded(rows, ordering).select(["k", "n", "gone="]).to_pylist()
+[{'k': 1, 'n': 7, 'gone=': True}, {'k': 2, 'n': None, 'gone=': False}]
 >>> merged(rows, ordering, table="t").column("k").to_pylist()
 [2]
 """
@@ -32,6 +36,7 @@ import pyarrow as pa
 
 from tidegauge.errors.kafkasink import LastUndecided
 from tidegauge.lazy import library
+from tidegauge.sinks.keyed.filling import check_whole, filled_in, needed
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
 
 __all__ = ["folded", "lasts", "merged", "sort"]
@@ -51,21 +56,26 @@ def folded(changes: pa.Table, ordering: Ordering) -> pa.Table:
     kept = last.copy()
     kept[:-1] |= undecided
     kept[1:] |= undecided
+    kept |= needed(rows, last)
     return rows if kept.all() else rows.filter(pa.array(kept))
 
 
 def merged(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
-    """Return the rows that are left of a table's rows and changes, by their key. Raises `LastUndecided`.
+    """Return the rows that are left of a table's rows and changes, by their key.
 
-    changes: with a row of the table as a change of an epoch before 0.
+    changes: with a row of the table as a change of an epoch before 0. Raises `LastUndecided`, `LeftOutUnknown`.
     """
     rows = lasts(changes, ordering, table=table)
+    check_whole(rows, ordering.key, table=table)
     gone = rows.column(GONE).combine_chunks().to_numpy(zero_copy_only=False)
     return rows.filter(pa.array(~gone)) if gone.any() else rows
 
 
 def lasts(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
-    """Return the last change of each key, deletions too, by their key. Raises `LastUndecided`."""
+    """Return the last change of each key, deletions too, by their key, as far as others have what it leaves out.
+
+    Raises `LastUndecided`, `LeftOutUnknown`.
+    """
     rows = _sorted(changes, ordering)
     key = _same(rows, ordering.key)
     at = rows.column(AT).to_numpy()
@@ -78,6 +88,7 @@ def lasts(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
         said = repr(found[0] if len(found) == 1 else found)[:_SHOWN]
         raise LastUndecided(epoch=int(at[first]), key=said, topic=table)
     kept = np.append(~key, True)[: rows.num_rows]
+    rows = filled_in(rows, kept, ordering.key, table=table)
     return rows if kept.all() else rows.filter(pa.array(kept))
 
 

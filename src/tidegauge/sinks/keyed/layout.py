@@ -1,7 +1,8 @@
 """From rows to changes of a table by key: which column is the key, what comes last, and what takes a row away.
 
     rows      as the output's steps give them, perhaps with `_op`, perhaps with a column `deleted`
-    changes   the columns of the table, and of each change the epoch it is of, and whether it takes its key's row away
+    changes   the columns of the table, and of each change the epoch it is of, whether it takes its key's row away,
+              and which columns it leaves out (`tidegauge.leftout`)
     table     one row for each key: that of its last change, with the epoch of that change as `_epoch`
 
 Invariant: a change depends on its row alone, and each row makes one. Only a row with the operation `before` makes
@@ -12,7 +13,7 @@ none.
 >>> layout.columns(rows.schema).names
 ['id', 'n', '_epoch']
 >>> layout.changes(rows, table="t").to_pylist()
-[{'id': 7, 'n': 1, '_epoch': 3, 'at=': 3, 'gone=': True}]
+[{'id': 7, 'n': 1, '_epoch': 3, 'at=': 3, 'gone=': True, 'left=': None}]
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ import pyarrow.types as pt
 from tidegauge.errors.kafkasink import KeyMissing
 from tidegauge.errors.sinks import KeyedColumnUnfit
 from tidegauge.lazy import library
+from tidegauge.leftout import LEFT
 from tidegauge.operations import BEFORE, DELETE, OP, carries
 from tidegauge.sinks.columns import EPOCH
 
-__all__ = ["AT", "GONE", "Keyed", "Ordering"]
+__all__ = ["AT", "GONE", "MARKS", "Keyed", "Ordering"]
 
 pc: Final = library("pyarrow.compute")
 
@@ -38,6 +40,9 @@ AT: Final = "at="
 """The epoch that a change is of; its row's `_epoch` may be a later one, where the past of an output has one epoch."""
 GONE: Final = "gone="
 """Whether a change takes the row of its key away. No column of rows has such a name."""
+
+MARKS: Final = (pa.field(AT, pa.int64()), pa.field(GONE, pa.bool_()), pa.field(LEFT, pa.string()))
+"""The columns that changes have beside those of the table."""
 
 _OFFSET: Final = "_offset"
 _PARTITION: Final = "_partition"
@@ -90,11 +95,11 @@ class Keyed:
 
     def columns(self, rows: pa.Schema) -> pa.Schema:
         """Return the columns of the table that rows of these columns are changes of."""
-        return pa.schema([field for field in rows if field.name not in (OP, self.deleted)])
+        return pa.schema([field for field in rows if field.name not in (OP, LEFT, self.deleted)])
 
     def staged(self, rows: pa.Schema) -> pa.Schema:
         """Return the columns of the changes that rows of these columns make."""
-        return pa.schema([*self.columns(rows), pa.field(AT, pa.int64()), pa.field(GONE, pa.bool_())])
+        return pa.schema([*self.columns(rows), *MARKS])
 
     def ordering(self, rows: pa.Schema) -> Ordering:
         """Return what decides between the changes that rows of these columns make."""
@@ -104,7 +109,7 @@ class Keyed:
     def changes(self, rows: pa.RecordBatch, *, table: str, least: int = 0) -> pa.RecordBatch:
         """Return the changes that rows in stored form make. Raises `KeyMissing`.
 
-        least: no row of the table has an epoch before it.
+        They may have a column of marks. least: no row of the table has an epoch before it.
         """
         schema = rows.schema
         gone: Any = pa.scalar(False, pa.bool_())  # noqa: FBT003 - a value
@@ -122,7 +127,10 @@ class Keyed:
             gone = pa.repeat(gone, rows.num_rows)
         made = {name: rows.column(name) for name in self.columns(schema).names}
         made[EPOCH] = pc.max_element_wise(at, pa.scalar(least, at.type)) if least else at
-        return pa.RecordBatch.from_arrays([*made.values(), at, gone], schema=self.staged(schema))
+        left: Any = rows.column(LEFT) if LEFT in schema.names else pa.nulls(rows.num_rows, pa.string())
+        if left.null_count < len(left):
+            left = pc.if_else(gone, pa.scalar(None, pa.string()), left)  # what goes needs no values
+        return pa.RecordBatch.from_arrays([*made.values(), at, gone, left], schema=self.staged(schema))
 
     def _unfit(self, columns: pa.Schema, parameter: str, column: str, problem: str) -> None:
         raise KeyedColumnUnfit(parameter=parameter, column=column, problem=problem, known=columns.names)

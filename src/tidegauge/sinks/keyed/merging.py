@@ -2,7 +2,8 @@
 
     cut     the part is cut into shorter ones, by what row groups say of their keys, so that each has few rows
     read    of each, in the order of the keys: the row groups of leaves and runs that meet it, one after the other
-    merge   the last change of each key takes the place of its row, or takes it away (`folding.merged`)
+    merge   the last change of each key takes the place of its row, or takes it away (`folding.merged`); what it
+            leaves out stays as it was in the row
     write   rows go out sorted by key, into files with disjoint key ranges
 
 In a table that is parted, a task has the leaves of one partition, and there are runs of keys whose rows go away from
@@ -32,7 +33,7 @@ from tidegauge.objects.reading import readable
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.keyed.folding import lasts, merged, sort
 from tidegauge.sinks.keyed.keys import Ends, Key, RowGroup, pieces_of, plain, within
-from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
+from tidegauge.sinks.keyed.layout import AT, GONE, MARKS, Ordering
 from tidegauge.sinks.keyed.planning import Merge, Sizes, parted
 from tidegauge.sinks.layout.values import PartitionValues, folders
 from tidegauge.sinks.location import inside, staging
@@ -94,7 +95,7 @@ class MergeTask:
     def __call__(self) -> list[StagedFile]:
         """Merge, and return the new leaves; the old ones, by their paths alone, where nothing concerns them.
 
-        Raises `LeafUnreadable`, `StagedFileMissing`, `LastUndecided`.
+        Raises `LeafUnreadable`, `StagedFileMissing`, `LastUndecided`, `LeftOutUnknown`.
         """
         out = _Leaves(self)
         try:
@@ -179,15 +180,14 @@ class MergeTask:
 
 
 def _changes(columns: pa.Schema) -> pa.Schema:
-    return pa.schema([*columns, pa.field(AT, pa.int64()), pa.field(GONE, pa.bool_())])
+    return pa.schema([*columns, *MARKS])
 
 
 def _marked(batch: pa.RecordBatch, at: int, *, gone: bool) -> pa.RecordBatch:
     """Return rows as changes of an epoch."""
-    count = batch.num_rows
-    return batch.append_column(AT, pa.repeat(pa.scalar(at, pa.int64()), count)).append_column(
-        GONE, pa.repeat(pa.scalar(gone, pa.bool_()), count)
-    )
+    values: Sequence[Any] = (pa.scalar(at, pa.int64()), pa.scalar(gone, pa.bool_()), pa.scalar(None, pa.string()))
+    marks = [pa.repeat(value, batch.num_rows) for value in values]
+    return pa.RecordBatch.from_arrays([*batch.columns, *marks], schema=pa.schema([*batch.schema, *MARKS]))
 
 
 def _rows(batches: Sequence[pa.RecordBatch]) -> int:

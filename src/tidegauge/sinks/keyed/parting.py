@@ -29,9 +29,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.lazy import library
+from tidegauge.leftout import KeptByKey
 from tidegauge.sinks.attempt import STAGED, AttemptFiles, stem_of
 from tidegauge.sinks.columns import EPOCH
-from tidegauge.sinks.keyed.layout import AT, GONE
+from tidegauge.sinks.keyed.layout import GONE, MARKS, Keyed
 from tidegauge.sinks.keyed.merging import MergeTask
 from tidegauge.sinks.keyed.runs import RunFile
 from tidegauge.sinks.layout.layout import FileLayout
@@ -40,7 +41,7 @@ from tidegauge.sinks.layout.values import PartitionValues
 from tidegauge.sinks.location import staging, writing
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["PartingTask", "home_of", "homes", "key_in_files"]
+__all__ = ["PartingTask", "home_of", "homes", "kept_by", "key_in_files"]
 
 pc: Final[Any] = library("pyarrow.compute")
 
@@ -48,6 +49,16 @@ pc: Final[Any] = library("pyarrow.compute")
 def homes(lying: FileLayout, key: Sequence[str]) -> tuple[str, ...]:
     """Return the partition columns that are made of the key."""
     return tuple(field.name for field in lying.partition if field.column in key)
+
+
+def kept_by(layout: Keyed | None, lying: FileLayout) -> KeptByKey | None:
+    """Return how a table fills in what changes leave out; None where it does not.
+
+    A row that moves to another partition leaves its values in one that its change does not name.
+    """
+    if layout is None or homes(lying, layout.key) != lying.names:
+        return None
+    return KeptByKey(layout.key, layout.order)
 
 
 def home_of(partition: PartitionValues, names: Sequence[str]) -> PartitionValues:
@@ -93,7 +104,7 @@ class PartingTask:
 
     def _parts(self, changes: pa.Table, key: Sequence[str]) -> Iterator[tuple[PartitionValues, pa.Table]]:
         """Yield the changes that settled runs have, and the keys, each with the partition or home."""
-        lying, marks = self.lying, {AT: changes.column(AT), GONE: changes.column(GONE)}
+        lying, marks = self.lying, {one.name: changes.column(one.name) for one in MARKS}
         rows = changes.select(self.reading.columns.names).combine_chunks()
         [batch] = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
         parted = pa.Table.from_batches([lying.parted(batch)])

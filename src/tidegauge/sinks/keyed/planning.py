@@ -95,10 +95,11 @@ class TableLeaf:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A file of changes, sorted by key."""
+    """A file of changes, sorted by key. leaves_out: whether some of them leave values out."""
 
     path: str
     pieces: tuple[RowGroup, ...]
+    leaves_out: bool = False
 
     def within(self, low: Key | None, high: Key | None) -> list[RowGroup]:
         """Return the row groups that may have changes of keys in `[low, high)`."""

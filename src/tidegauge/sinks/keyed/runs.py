@@ -28,6 +28,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.lazy import library
+from tidegauge.leftout import LEFT, taken
 from tidegauge.sinks.attempt import STAGED, AttemptFiles, FileContent, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.keyed.folding import folded
@@ -81,13 +82,16 @@ class RunStager:
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows.
+        """Add rows, perhaps with a column of marks (`tidegauge.leftout`).
 
         Raises `BatchDoesNotFit`, `MisplacedRows`, `KeyMissing`, `PartitionValueUnfit`, `TooManyPartitions`.
         """
         if self._files.closed:
             raise ValueError("the stager is closed")
-        rows = fitting(batch, self._columns)
+        whole, marks = taken(batch)
+        rows = fitting(whole, self._columns)
+        if marks is not None:
+            rows = rows.append_column(LEFT, marks)
         start = 0
         while start < rows.num_rows:
             piece = rows.slice(start, max(1, RUN_ROWS - self._waiting.rows))
@@ -113,7 +117,7 @@ class RunStager:
         """Look at the partitions that rows are put into. A row that goes away lies in one already, or in none."""
         if self._lying.partition:
             there = changes.filter(pc.invert(changes.column(GONE)))
-            self._noted.note(self._lying.parted(there.drop_columns([AT, GONE])), epochs=there.column(AT))
+            self._noted.note(self._lying.parted(there.drop_columns([AT, GONE, LEFT])), epochs=there.column(AT))
 
     def _flush(self) -> None:
         """Write the waiting changes as one run."""
@@ -130,7 +134,8 @@ class RunFile:
         self._out = out
         self._changes = changes
         how: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "use_dictionary": False}
-        self._writer: Any = pq.ParquetWriter(out, changes.schema, write_statistics=[*key], **how)
+        told = [*key, *({LEFT} & {*changes.schema.names})]
+        self._writer: Any = pq.ParquetWriter(out, changes.schema, write_statistics=told, **how)
 
     def finish(self) -> FileContent:
         """Write the run, and say what it holds."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.lazy import library
+from tidegauge.leftout import LEFT
 from tidegauge.objects.reading import readable
 from tidegauge.sinks.commits import staged_status
 from tidegauge.sinks.keyed.keys import Key, RowGroup, pieces_of, plain, within
@@ -52,6 +53,11 @@ class Changed(NamedTuple):
 
     own: dict[PartitionValues, list[Run]]
     keys: dict[PartitionValues, list[Run]]
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether changes leave values out, which the rows from before have."""
+        return any(run.leaves_out for runs in self.own.values() for run in runs)
 
 
 def changed_in(folder: str, files: Iterable[StagedFile], key: Sequence[str], names: Sequence[str]) -> Changed:
@@ -105,10 +111,21 @@ def run_of(folder: str, file: StagedFile, key: Sequence[str]) -> Run:
     staged_status(folder, file)
     try:
         with pq.ParquetFile(readable(inside(folder, file.path))) as opened:
-            return Run(file.path, tuple(pieces_of(opened, key)))
+            return Run(file.path, tuple(pieces_of(opened, key)), leaves_out=_leaves_out(opened))
     except pa.ArrowException as error:
         problem = f"is damaged: {' '.join(str(error).split())}"
         raise StagedFileMissing(path=file.path, table=folder, problem=problem) from error
+
+
+def _leaves_out(run: Any) -> bool:
+    """Whether changes of an open run leave values out. Earlier versions wrote none that do."""
+    names = run.schema_arrow.names
+    if LEFT not in names:
+        return False
+    about = run.metadata
+    at = next(n for n in range(about.num_columns) if about.schema.column(n).path == LEFT)
+    groups = [about.row_group(number) for number in range(about.num_row_groups)]
+    return any(group.column(at).statistics.null_count < group.num_rows for group in groups)
 
 
 def touched(folder: str, key: Sequence[str], runs: Iterable[Run], found: Sequence[LeafCluster]) -> set[int]:

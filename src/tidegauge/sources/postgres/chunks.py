@@ -29,7 +29,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.postgressource import SourceTableTruncated, TableChanged, ValueUnfit
+from tidegauge.evolution import filled
 from tidegauge.lazy import library
+from tidegauge.leftout import LEFT
 from tidegauge.operations import INSERT, OP
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
 from tidegauge.sources.database.records import INLINE, OURS, filed, joined, runs
@@ -102,6 +104,8 @@ def batch_of(chunks: Sequence[Chunk]) -> pa.RecordBatch:
 def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_record: OnBadRecord) -> pa.RecordBatch:
     """Return the rows of records of one stream, in these columns, in the order of the records.
 
+    With a column of marks behind them where some row leaves out a value (`tidegauge.leftout`).
+
     Raises `TableChanged` and `SourceTableTruncated`, once all bad records are told; `ReplicationBroken`,
     `PieceUnreadable`.
     """
@@ -118,6 +122,9 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
             over = over or error
     if over is not None:
         raise over
+    if any(LEFT in part.schema.names for part in parts):
+        columns = columns.append(pa.field(LEFT, pa.string()))
+        parts = [filled(part, columns) for part in parts]
     return joined(parts, columns)
 
 
@@ -154,11 +161,14 @@ def _rows(
         of = record[message]
         for one in bad:
             raw = data[starts[one.index] : ends[one.index]].tobytes()
-            on_bad_record(BadRecord(WAL, int(lsns[record[one.index]]), raw, one.code, one.message))
+            at = int(lsns[record[one.index]])
+            on_bad_record(BadRecord(WAL, at, raw, one.code, one.message, left_out=one.left_out))
     taken = pa.array(of)
     made["_partition"] = pa.repeat(pa.scalar(WAL, pa.string()), len(of))
     made["_offset"] = records["_offset"].take(taken)
     made["_timestamp"] = records["_at"].take(taken).cast(TIMESTAMP)
+    if LEFT in made:
+        columns = columns.append(pa.field(LEFT, pa.string()))
     return pa.RecordBatch.from_arrays([made[name] for name in columns.names], schema=columns)
 
 

@@ -8,21 +8,26 @@
 
 `_sequence` tells the order: the place of the commit, and the number of the change within its transaction.
 
-Invariants. A change gives its rows together, or none: where one of its values is unfit, or is an unchanged one that
-the server did not send, and that no earlier change of the transaction has (`unchanged`), the change is a bad record.
+An unchanged large value that the server did not send, and that no earlier change of the transaction has
+(`unchanged`), is *left out*: the row has a mark (`tidegauge.leftout`), and the change is told as a bad record for
+those who can do nothing with it. Where it is in the row of another key, or the key itself, there is no row.
+
+Invariants. A change gives its rows together, or none: where one of its values is unfit, the change is a bad record.
 Rows depend on the changes of their chunk alone, not on what they came with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.postgressource import UnchangedValueMissing, ValueUnfit
+from tidegauge.leftout import LEFT, translated
+from tidegauge.leftout import texts as texts_of
 from tidegauge.operations import DELETE, INSERT, OP, UPDATE
 from tidegauge.sources.database.sequence import SEQUENCE, sequence
 from tidegauge.sources.database.values import gathered, values
@@ -47,11 +52,12 @@ class ChangePlaces:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A change that makes no row. index: which of the messages."""
+    """A change that makes no row. index: which of the messages. left_out: it makes one all the same, marked."""
 
     index: int
     code: str
     message: str
+    left_out: bool = False
 
 
 def changed(
@@ -65,6 +71,8 @@ def changed(
     table: str,
 ) -> tuple[dict[str, Any], Any, list[Bad]]:
     """Return the rows that messages of one table make: columns by name, of each row its message, and bad changes.
+
+    There is a column of marks where some row has one.
 
     columns: those of the messages, in order. keys: those of the replica identity. wanted: the columns of the rows
     with their types; all are among them.
@@ -83,18 +91,22 @@ def changed(
         [cells[name] for name in keys],
         [cells[name] for name in wanted],
     )
+    left: dict[str, Any] = {}
     for name, kind in wanted.items():
         kinds, begin, size = cells[name].kinds, cells[name].starts, cells[name].sizes
-        missing = np.flatnonzero(kinds == tuples.UNCHANGED)
-        for row in missing.tolist():
-            error = UnchangedValueMissing(column=name, table=table)
-            bad.setdefault(int(rows.message[row]), Bad(int(rows.message[row]), error.code, error.summary))
+        missing = kinds == tuples.UNCHANGED
+        if missing.any():
+            left[name] = missing
         texts = gathered(data, begin, size, kinds == tuples.TEXT)
         made[name], unfit = values(texts, kind)
         for row in unfit:
             shown = repr(texts[row].as_py()[:_SHOWN].decode(errors="backslashreplace"))
             wrong = ValueUnfit(column=name, table=table, value=shown, type=str(kind))
             bad.setdefault(int(rows.message[row]), Bad(int(rows.message[row]), wrong.code, wrong.summary))
+    told = _left_out(left, rows, keys, table) if left else {}
+    bad |= {index: one for index, one in told.items() if index not in bad and not one.left_out}
+    if any(one.left_out for one in told.values()):
+        made[LEFT] = translated(texts_of(left), lambda mark: replace(mark, key=tuple(keys)))
     made[OP] = _WORDS.take(pa.array(rows.words))
     message = rows.message
     made[SEQUENCE] = sequence(places.lsns[message], 2 * places.numbers[message] + rows.second, bits=SEQUENCE_BITS)
@@ -103,7 +115,24 @@ def changed(
         keep = pa.array(good[message])
         made = {name: column.filter(keep) for name, column in made.items()}
         message = message[good[message]]
+    bad |= {index: one for index, one in told.items() if index not in bad}
     return made, message, [bad[index] for index in sorted(bad)]
+
+
+def _left_out(left: Mapping[str, Any], rows: _ChangedRows, keys: Sequence[str], table: str) -> dict[int, Bad]:
+    """Return the changes that leave values out. left: the columns, with the rows that lack them."""
+    found: dict[int, Bad] = {}
+    for name, missing in left.items():
+        error = UnchangedValueMissing(column=name, table=table)
+        for row in np.flatnonzero(missing).tolist():
+            index = int(rows.message[row])
+            elsewhere = name in keys or not keys or rows.words[row] != UPDATED
+            before = found.get(index)
+            if before is None:
+                found[index] = Bad(index, error.code, error.summary, left_out=not elsewhere)
+            elif before.left_out and elsewhere:
+                found[index] = replace(before, left_out=False)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""Errors of values that a change leaves out."""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import Definite
+
+__all__ = ["LeftOutHere", "LeftOutUnknown"]
+
+
+class LeftOutHere(Definite):
+    """A change that leaves out a value, for an output that cannot take it from a table."""
+
+    code = "TG-0971"
+    what = (
+        "epoch {epoch} has a change that leaves out the value of {columns}, and output {output!r} cannot fill it in: "
+        "{why}"
+    )
+    cause = (
+        "PostgreSQL sends a large value only when it changes, and this one did not. A table by key has it in the row "
+        "from before; other outputs do not, and it is never taken for a null"
+    )
+    remedy = (
+        "the output ends before this epoch, and others go on. Let it do without the column: select(...); or keep a "
+        "table by the database's own key, with order='_sequence' and no other steps than select(...) of columns; or "
+        "ALTER TABLE ... REPLICA IDENTITY FULL in the database, which counts for later changes, and begin with "
+        "another source"
+    )
+
+
+class LeftOutUnknown(Definite):
+    """A change that leaves out a value that the table does not have either."""
+
+    code = "TG-0972"
+    what = (
+        "epoch {epoch} leaves out the value of {column!r} for the key {key} of {table!r}, and the table has no row "
+        "with it"
+    )
+    cause = (
+        "somebody deleted the row from the table, or the output began without the rows that were there: start='now'"
+    )
+    remedy = (
+        "the output ends before this epoch, and others go on. Keep the table under another name, from a source of "
+        "another name, so that it begins with all rows; or ALTER TABLE ... REPLICA IDENTITY FULL in the database, "
+        "which counts for later changes"
+    )

@@ -1,0 +1,103 @@
+"""What a change leaves out, from the changes before it: columns of sorted changes, each by itself.
+
+Definition. The value of a column that a change leaves out is that of the change of its key right before it; if that
+one leaves it out, too, of the one before that, and so on. The row that the table has is the first of them all. A
+deletion has no values: behind one, nothing is left to be taken.
+
+Law: **`needed` keeps every change that has such a value, whatever joins the part.** Argument, for a column that the
+last change of a group leaves out. Let R be the latest change before it that has the value, in the whole. In the part
+that R is of, no later change before the last one has it either, so R is the latest one with it there, and the last
+one of that part is either R or leaves it out; `needed` keeps it in both cases. A deletion counts as having it.
+
+>>> rows = pa.table({"k": [1, 1, 1], "n": [5, 6, 7], "doc": ["a", None, None], "gone=": [False] * 3})
+>>> left = [None, Mark(("doc",)).encode(), Mark(("doc",)).encode()]
+>>> rows = rows.append_column("left=", pa.array(left, pa.string()))
+>>> last = np.array([False, False, True])
+>>> needed(rows, last).tolist()
+[True, False, False]
+>>> rows = rows.append_column("at=", pa.array([3, 3, 3]))
+>>> filled_in(rows, last, ("k",), table="t").to_pylist()[2]
+{'k': 1, 'n': 7, 'doc': 'a', 'gone=': False, 'left=': None, 'at=': 3}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegauge.errors.leftout import LeftOutUnknown
+from tidegauge.lazy import library
+from tidegauge.leftout import LEFT, Mark, masks, texts
+from tidegauge.sinks.keyed.layout import AT, GONE
+
+__all__ = ["check_whole", "filled_in", "needed"]
+
+pc: Final[Any] = library("pyarrow.compute")
+
+_SHOWN: Final = 100
+
+
+def needed(rows: pa.Table, last: Any) -> Any:
+    """Return which of sorted changes have values that the last one of their group leaves out.
+
+    last: which changes are the last of a group.
+    """
+    kept = np.zeros(rows.num_rows, np.bool_)
+    for _, lacking, source, found in _sources(rows, last):
+        kept[source[lacking & found]] = True
+    return kept
+
+
+def filled_in(rows: pa.Table, last: Any, key: Sequence[str], *, table: str) -> pa.Table:
+    """Return sorted changes, the last one of each key with the values that it leaves out, where others have them.
+
+    Raises `LeftOutUnknown` where the one before takes the row away.
+    """
+    gone: Any = None
+    still: dict[str, Any] = {}
+    for name, lacking, source, found in _sources(rows, last):
+        if gone is None:
+            gone = rows.column(GONE).combine_chunks().to_numpy(zero_copy_only=False)
+        taken = lacking & found
+        if (lost := np.flatnonzero(taken)[gone[source[taken]]]).size:
+            raise _unknown(rows, int(lost[0]), name, key, table)
+        places = np.where(taken, source, np.arange(rows.num_rows))
+        at = rows.schema.get_field_index(name)
+        values = rows.column(name).combine_chunks().take(pa.array(places))
+        rows = rows.set_column(at, rows.schema.field(at), values)
+        still[name] = lacking & ~found
+    if still:
+        rows = rows.set_column(rows.schema.get_field_index(LEFT), pa.field(LEFT, pa.string()), texts(still))
+    return rows
+
+
+def check_whole(rows: pa.Table, key: Sequence[str], *, table: str) -> None:
+    """Raise `LeftOutUnknown` for a change that still leaves something out."""
+    marks = rows.column(LEFT)
+    if marks.null_count < len(marks):
+        row = int(np.flatnonzero(marks.is_valid().to_numpy())[0])
+        raise _unknown(rows, row, Mark.decode(marks[row].as_py()).columns[0], key, table)
+
+
+def _sources(rows: pa.Table, last: Any) -> list[tuple[str, Any, Any, Any]]:
+    """Return of each column that last changes leave out: which do, of each the latest change with it, and if any."""
+    marks = rows.column(LEFT).combine_chunks()
+    if marks.null_count == len(marks):
+        return []
+    places = np.arange(rows.num_rows)
+    starts = np.maximum.accumulate(np.where(np.append(True, last[:-1]), places, 0))
+    found = list[tuple[str, Any, Any, Any]]()
+    for name, left in masks(marks).items():
+        source = np.maximum.accumulate(np.where(left, -1, places))
+        if (lacking := left & last).any():
+            found.append((name, lacking, source, source >= starts))
+    return found
+
+
+def _unknown(rows: pa.Table, row: int, column: str, key: Sequence[str], table: str) -> LeftOutUnknown:
+    found = tuple(rows.column(name)[row].as_py() for name in key)
+    said = repr(found[0] if len(found) == 1 else found)[:_SHOWN]
+    return LeftOutUnknown(epoch=rows.column(AT)[row].as_py(), column=column, key=said, table=table)
