@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from tests.depth import deep
 
 from tidegauge.errors.sinks import EpochReplaced
+from tidegauge.leftout import LEFT, Mark
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile, staging
 from tidegauge.sinks.delta import bykey, packing
 from tidegauge.sinks.delta.leaves import DeltaLeaves
@@ -37,6 +38,7 @@ OUTPUT = OutputId("shop", "users", "a" * 32)
 KEYS = 12
 SMALL = Sizes(leaf_bytes=1 << 30, leaf_rows=3, task_bytes=1, part_bytes=1 << 20, part_rows=2, few_rows=0)
 """So small that leaves split, tasks have parts, and parts have parts."""
+KEPT = Mark(("value",)).encode()
 GROUPS = WriterProperties(max_row_group_size=2)
 PACKED_ROWS = 12
 """But leaves are packed into larger ones."""
@@ -78,6 +80,7 @@ class Change:
 
     key: int
     op: str
+    """Of an operation; or "keep", an update that leaves out the value where the key has one."""
     value: int | None
 
 
@@ -122,13 +125,17 @@ class Bench:
         """Return the rows of an epoch, in the order in which they happened, as the dictionary takes them in, too."""
         found = []
         for at, change in enumerate(changes):
-            op = change.op if self.operating else "update"
-            if op == "delete":
+            kept = change.op == "keep" and change.key in self.wanted
+            op = change.op if self.operating and change.op != "keep" else "update"
+            if kept:
+                self.wanted[change.key] = self.wanted[change.key][0], epoch
+            elif op == "delete":
                 self.wanted.pop(change.key, None)
             elif op != "before":
                 self.wanted[change.key] = change.value, epoch
             row = dict(zip(self.kind.names, self.kind.value(change.key), strict=True))
-            row |= {"value": change.value, "f": float("nan") if self.nan else 0.5, "_epoch": epoch}
+            value, mark = (None, KEPT) if kept else (change.value, None)
+            row |= {"value": value, LEFT: mark, "f": float("nan") if self.nan else 0.5, "_epoch": epoch}
             row |= {"_partition": "p", "_offset": at, "_op": op} if self.operating else {"n": at}
             found.append(row)
         self.states.append(dict(self.wanted))
@@ -141,7 +148,9 @@ class Bench:
         for number, part in enumerate(_dealt(rows, self.random)):
             stager = self.sink.stage(self.schema, job=job, task=number)
             for batch in _dealt(part, self.random):
-                stager.write(pa.RecordBatch.from_pylist(batch, schema=self.schema))
+                marked = any(row.get(LEFT) for row in batch)
+                columns = self.schema.append(pa.field(LEFT, pa.string())) if marked else self.schema
+                stager.write(pa.RecordBatch.from_pylist(batch, schema=columns))
             files += [StagedFile.decode(file.encode()) for file in stager.close()]
         return files
 
@@ -236,7 +245,7 @@ def small() -> Iterator[None]:
 CHANGE = st.builds(
     Change,
     st.integers(0, KEYS - 1),
-    st.sampled_from(["insert", "update", "update", "delete", "before"]),
+    st.sampled_from(["insert", "update", "update", "delete", "before", "keep", "keep"]),
     st.none() | st.integers(0, 9),
 )
 EPOCH = st.lists(CHANGE, max_size=10)

@@ -83,7 +83,15 @@ def test_other_tables_by_key_do_the_same(library: Library) -> None:
     iceberg = tg.IcebergSink(
         "shop.texts", warehouse=str(library.root / "warehouse"), envelope="upsert", key="id", order="_sequence"
     )
-    library.sinks = {"texts": library.delta("texts", deletion_vectors=True), "ice": iceberg}
+    away = tg.PostgresSink(
+        library.address,
+        "kept_texts",
+        envelope="upsert",
+        key="id",
+        order="_sequence",
+        staging=str(library.root / "staging"),
+    )
+    library.sinks = {"texts": library.delta("texts", deletion_vectors=True), "ice": iceberg, "away": away}
     library.do(f"INSERT INTO texts SELECT i, 0, {large(1)} || i, NULL FROM generate_series(1, 40) i")
     library.follow()
     library.do("UPDATE texts SET n = 1 WHERE id % 7 = 0", f"UPDATE texts SET doc = {large(2)} WHERE id = 14")
@@ -91,6 +99,13 @@ def test_other_tables_by_key_do_the_same(library: Library) -> None:
     flow = library.follow()
     library.same(flow)
     library.same(flow, "ice")
+    assert library.ask("SELECT id, n, doc FROM kept_texts ORDER BY id") == library.ask(
+        "SELECT id, n, doc FROM texts ORDER BY id"
+    )
+    library.do("DELETE FROM kept_texts WHERE id = 21", "UPDATE texts SET n = 3 WHERE id = 21")
+    found = library.failed()
+    assert {name: type(error) for name, error in found.items()} == {"away": LeftOutUnknown}
+    assert "21" in str(found["away"])
 
 
 def test_nothing_is_carried_over_a_delete(library: Library) -> None:

@@ -33,7 +33,7 @@ from tidegauge.remap.fromtime.lsn import WAL, Lsn
 from tidegauge.remap.store import Store
 
 SUM = 100_000
-LARGE = "(SELECT string_agg(md5((i * {0})::text), '') FROM generate_series(1, 120) i)"
+LARGE = "(SELECT string_agg(md5((i * {0}::bigint)::text), '') FROM generate_series(1, 120) i)"
 
 State = dict[str, list[tuple[Any, ...]]]
 
@@ -51,6 +51,7 @@ class Machine:
     def begin(self) -> None:
         for table, full in (("alpha", True), ("beta", False)):
             self.shop.table(table, "id bigint PRIMARY KEY, n bigint, word text, large text", full=full)
+            self.shop.do(f"ALTER TABLE {table} ALTER large SET STORAGE EXTERNAL")
         self.shop.do(f"INSERT INTO alpha VALUES (1, {SUM}, 'all', NULL)")
         self.shop.do("INSERT INTO beta SELECT i, 0, 'w', NULL FROM generate_series(1, 20) i")
         self.shop.publish()
@@ -115,32 +116,30 @@ class Machine:
             return
         self.fresh += 1
         fresh = self.fresh + int(dice.random() * 1e9) * 1000
-        match dice.randint(0, 6):
-            case 0 | 1:  # between rows of both tables
+        match dice.randint(0, 7):
+            case 0 | 1:  # between rows of both tables; a value left out is in the old row, or in the table by key
                 amount = dice.randint(1, 50)
-                # A value that is left out of the new row is known by the old one in `alpha` alone.
-                again = "" if one == "alpha" else ", large = NULL"
-                moved = run(f"UPDATE {one} SET n = n - {amount}{again} WHERE id = {here[0]}").rowcount
-                again = "" if other == "alpha" else ", large = NULL"
-                moved += run(f"UPDATE {other} SET n = n + {amount}{again} WHERE id = {there[0]}").rowcount
+                moved = run(f"UPDATE {one} SET n = n - {amount} WHERE id = {here[0]}").rowcount
+                moved += run(f"UPDATE {other} SET n = n + {amount} WHERE id = {there[0]}").rowcount
                 if moved != 2:
                     run("SELECT 1 / 0")  # somebody else was there first
             case 2:  # a new row, empty
                 large = LARGE.format(fresh) if dice.random() < 0.5 else "NULL"
                 run(f"INSERT INTO {one} VALUES ({fresh}, 0, 'it''s new, \"so\"', {large})")
             case 3:  # a row is another one now
-                again = "" if one == "alpha" else ", large = NULL"
+                again = "" if one == "alpha" else ", large = NULL"  # which the row of another key has
                 run(f"UPDATE {one} SET id = {fresh}{again} WHERE id = {here[0]}")
             case 4:  # what a row has goes to the other table, and the row goes
                 if run(f"SELECT count(*) FROM {one}").fetchone()[0] > 2:
-                    again = "" if other == "alpha" else ", large = NULL"
                     [(n,)] = run(f"DELETE FROM {one} WHERE id = {here[0]} RETURNING n").fetchall() or [(0,)]
-                    moved = run(f"UPDATE {other} SET n = n + {n}{again} WHERE id = {there[0]}").rowcount
+                    moved = run(f"UPDATE {other} SET n = n + {n} WHERE id = {there[0]}").rowcount
                     if not moved:
                         run("SELECT 1 / 0")
             case 5:  # many at once
                 run(f"INSERT INTO {one} SELECT {fresh} + i, 0, 'many', NULL FROM generate_series(1, 300) i")
                 run(f"DELETE FROM {one} WHERE id > {fresh} AND id <= {fresh} + 290")
+            case 6:  # another large value
+                run(f"UPDATE {one} SET large = {LARGE.format(fresh)} WHERE id = {here[0]}")
             case _:  # there, away, and there again
                 run(f"INSERT INTO {one} VALUES ({fresh}, 0, 'x', NULL)")
                 run(f"DELETE FROM {one} WHERE id = {fresh}")

@@ -1,7 +1,8 @@
 """Staged files into a table, within the transaction of their commit: rows are added, or merged by their keys.
 
     append    COPY of all rows into the table
-    upsert    COPY of the last change of each key into a table of the transaction's own; then DELETE and INSERT of it
+    upsert    COPY of the last change of each key into a table of the transaction's own; what such a change leaves out
+              is put into it from the row that is there; then DELETE and INSERT of it
 
 Invariant: nothing is seen of it before the transaction ends. Memory is bounded by a batch, or by one part of the keys
 (`keyed.merging`). Which change is the last does not depend on how epochs are gathered in commits.
@@ -15,8 +16,11 @@ from typing import Any, Final
 import pyarrow as pa
 from psycopg import Cursor, sql
 
+from tidegauge.errors.leftout import LeftOutUnknown
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.lazy import library
+from tidegauge.leftout import LEFT, Mark, masks
+from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.keyed.layout import GONE, Keyed
 from tidegauge.sinks.keyed.merging import MergeTask
 from tidegauge.sinks.keyed.planning import SIZES, Merge
@@ -33,6 +37,7 @@ pq: Final[Any] = library("pyarrow.parquet")
 pc: Final[Any] = library("pyarrow.compute")
 
 _BATCH: Final = 16 * 1024
+_SHOWN: Final = 100
 _CHANGES: Final = sql.Identifier("pg_temp", "tidegauge_changes")
 
 
@@ -54,10 +59,11 @@ def upsert(
 ) -> int:
     """Merge the changes of the files into a table, and return how many rows it has more.
 
-    rows: the columns of the rows that the changes were made of. Raises `StagedFileMissing`, `LastUndecided`.
+    rows: the columns of the rows that the changes were made of. Raises `StagedFileMissing`, `LastUndecided`,
+    `LeftOutUnknown`.
     """
     columns = layout.columns(rows)
-    staged = pa.schema([*columns, pa.field(GONE, pa.bool_())])
+    staged = pa.schema([*columns, pa.field(GONE, pa.bool_()), pa.field(LEFT, pa.string())])
     paths = tuple(file.path for file in files)
     task = MergeTask(folder, columns, layout.ordering(rows), Merge((), paths, None, None, 0), SIZES, "", 0)
     cursor.execute(
@@ -65,15 +71,18 @@ def upsert(
             _CHANGES, sql.SQL(", ").join(definitions(staged))
         )
     )
-    gone = 0
+    gone, left = 0, set[str]()
 
     def changes() -> Iterator[pa.RecordBatch]:
         nonlocal gone
         for table in task.lasts(str(name)):
             gone += pc.sum(table.column(GONE)).as_py() or 0
+            left.update(masks(table.column(LEFT).combine_chunks()))
             yield from table.select(staged.names).to_batches(max_chunksize=_BATCH)
 
     _copy(cursor, _CHANGES, staged, changes())
+    if left:
+        _fill(cursor, name, layout.key, sorted(left))
     removed = _delete(cursor, name, layout.key) if gone else 0
     return _insert(cursor, name, columns.names, layout.key, partitioned=partitioned) - removed
 
@@ -81,6 +90,26 @@ def upsert(
 def _delete(cursor: Cursor[Any], name: TableName, key: Sequence[str]) -> int:
     statement = sql.SQL("DELETE FROM {} AS held USING {} AS new WHERE new.{} AND {}")
     return cursor.execute(statement.format(quoted_name(name), _CHANGES, sql.Identifier(GONE), _same(key))).rowcount
+
+
+def _fill(cursor: Cursor[Any], name: TableName, key: Sequence[str], left: Sequence[str]) -> None:
+    """Put into changes what they leave out, from the rows that are there. Raises `LeftOutUnknown`."""
+    parts = {"changes": _CHANGES, "table": quoted_name(name), "left": sql.Identifier(LEFT), "same": _same(key)}
+    lost = sql.SQL(
+        "SELECT new.{epoch}, new.{left}, {key} FROM {changes} AS new WHERE new.{left} IS NOT NULL "
+        "AND NOT EXISTS (SELECT FROM {table} AS held WHERE {same}) ORDER BY 1 LIMIT 1"
+    )
+    keys = sql.SQL(", ").join(sql.SQL("new.{}").format(sql.Identifier(one)) for one in key)
+    row = cursor.execute(lost.format(**parts, epoch=sql.Identifier(EPOCH), key=keys)).fetchone()
+    if row is not None:
+        said = repr(row[2] if len(key) == 1 else row[2:])[:_SHOWN]
+        raise LeftOutUnknown(epoch=row[0], column=Mark.decode(row[1]).columns[0], key=said, table=str(name))
+    for column in left:
+        statement = sql.SQL(
+            "UPDATE {changes} AS new SET {column} = held.{column} FROM {table} AS held "
+            "WHERE new.{left}::jsonb -> 'columns' ? %s AND {same}"
+        )
+        cursor.execute(statement.format(**parts, column=sql.Identifier(column)), [column])
 
 
 def _insert(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from tidegauge.leftout import KeptByKey
 from tidegauge.postgres.address import checked_address, database_identity, reached
 from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.columns import rows_schema
@@ -92,6 +93,11 @@ class PostgresSink:
     def _layout(self) -> Keyed | None:
         """How rows become changes; None where they are added."""
         return Keyed.of(self.key, self.order, self.deleted) if self.applies and self.key is not None else None
+
+    @property
+    def keeps(self) -> KeptByKey | None:
+        """How a table by key fills in what changes leave out; None where rows are added."""
+        return None if (layout := self._layout) is None else KeptByKey(layout.key, layout.order)
 
     @property
     def identity(self) -> str:

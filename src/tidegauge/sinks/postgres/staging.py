@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tidegauge.leftout import LEFT, taken
 from tidegauge.sinks.attempt import fitting
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.postgres.text import check_values
@@ -36,9 +37,10 @@ class CheckedStager:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows. Raises `ServerValueUnfit`, and as the other stager does."""
-        rows = fitting(batch, rows_schema(self.schema))
+        whole, marks = taken(batch)
+        rows = fitting(whole, rows_schema(self.schema))
         check_values(rows)
-        self.inner.write(rows)
+        self.inner.write(rows if marks is None else rows.append_column(LEFT, marks))
 
     def close(self) -> list[StagedFile]:
         """Finish, and return the files."""
