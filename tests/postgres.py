@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pytest
+from tests.postgres_versions import asked_for
 from tests.waiting import eventually
 
 OLDEST: Final = 15
@@ -75,7 +76,9 @@ said what it does on it; `TERM` ends it then.
 
 
 def binaries() -> Path | None:
-    """Where the newest PostgreSQL of this machine has its programs."""
+    """Where the newest PostgreSQL of this machine has its programs, or the one that was asked for."""
+    if (wanted := asked_for(os.environ)) is not None:
+        return wanted
     on_path = shutil.which("initdb")
     found = [Path(on_path).resolve().parent] if on_path else []
     found += [Path(place) for pattern in PLACES for place in glob.glob(pattern)]
@@ -109,8 +112,11 @@ class Server:
             who = next(name for name in UNPRIVILEGED if _known(name))
             self._user = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []}
             shutil.chown(self.folder, who)
+            if programs.is_relative_to(Path.home()):  # where nobody else gets in
+                shutil.copytree(programs.parent, self.folder / "programs", symlinks=True)
+                self.programs = programs = self.folder / "programs" / programs.name
         self.data = self.folder / "data"
-        quickly, who_and_how = ("--no-sync", "--no-instructions"), ("--auth=trust", "--username=postgres")
+        quickly, who_and_how = ("--no-sync",), ("--auth=trust", "--username=postgres")
         self._run([programs / "initdb", *quickly, *who_and_how, "--encoding=UTF8", "--locale=C", "-D", self.data])
         (self.data / "pg_hba.conf").write_text(ACCESS)
         self.start()

@@ -40,8 +40,12 @@ ROWS = 60_000
 @pytest.fixture
 def shop(logical: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """A table of about 1000 pages, in ranges of 64, and a small one."""
+    return large_shop(logical, tmp_path, monkeypatch)
+
+
+def large_shop(server: Server, root: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     monkeypatch.setattr("tidegauge.sources.postgres.held.RANGE_BYTES", 64 * 8192)
-    found = Shop(logical, tmp_path)
+    found = Shop(server, root)
     found.table("orders", "id bigint PRIMARY KEY, who text, n int DEFAULT 0")
     found.table("users", "id bigint PRIMARY KEY, who text")
     found.do(f"INSERT INTO orders SELECT i, repeat('x', 100) FROM generate_series(1, {ROWS}) i")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.types import ARRAY
+from tidegauge.sources.postgres.versions import OLDEST, spoken
 
 __all__ = [
     "CatalogLook",
@@ -27,7 +28,7 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class ServerColumn:
     """A column. type: for a domain the type under it, `ARRAY` for an array of plain values. modifier, kind: see
-    `types`. shown: the type as the server writes it. generated: by the server, and not published."""
+    `types`. shown: the type as the server writes it. generated: by the server, which publishes none of these."""
 
     name: str
     type: str
@@ -128,7 +129,7 @@ _TABLES: Final = """
 """
 _COLUMNS: Final = """
     WITH RECURSIVE base AS (
-        SELECT a.attnum, a.attname::text AS name, a.attgenerated <> '' AS made, a.atttypid AS type,
+        SELECT a.attnum, a.attname::text AS name, false AS made, a.atttypid AS type,
                a.atttypmod AS modifier, format_type(a.atttypid, a.atttypmod) AS shown
         FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
         UNION ALL
@@ -144,7 +145,7 @@ _COLUMNS: Final = """
 """
 _SLOT_LOG: Final = """
     SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END) - restart_lsn,
-           (SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), wal_status
+           coalesce((SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), -1), wal_status
     FROM pg_replication_slots WHERE slot_name = %s
 """
 _SLOT: Final = """
@@ -156,7 +157,7 @@ _SLOT: Final = """
 
 def slot_log(cursor: Any, slot: str) -> SlotLog | None:
     """Return the log that a slot keeps, None where there is no such slot, or it has lost it."""
-    found = cursor.execute(_SLOT_LOG, (slot,)).fetchone()
+    found = cursor.execute(spoken(_SLOT_LOG, cursor.connection.info.server_version), (slot,)).fetchone()
     if found is None or found[0] is None:
         return None
     size, limit, state = found
@@ -166,20 +167,25 @@ def slot_log(cursor: Any, slot: str) -> SlotLog | None:
 def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot: str) -> CatalogLook:
     """Look at everything that matters to a source. cursor: of a transaction."""
     [server] = cursor.execute(_SERVER).fetchall()
-    published = cursor.execute(_PUBLICATION, (publication,)).fetchone()
+    version, wal_level, standby, role, replicates, database, end = server
+    if version < OLDEST:  # whose catalog has other words
+        return CatalogLook(
+            version, wal_level, standby, role, replicates, database, Lsn.parse(end).value, None, (), (), None
+        )
+    asked = {one: spoken(one, version) for one in (_PUBLICATION, _TABLES, _COLUMNS, _SLOT)}
+    published = cursor.execute(asked[_PUBLICATION], (publication,)).fetchone()
     found: list[PublishedTable] = []
     missing: list[str] = []
     for schema, name in tables:
-        row = cursor.execute(_TABLES, (publication, schema, name)).fetchone()
+        row = cursor.execute(asked[_TABLES], (publication, schema, name)).fetchone()
         if row is None:
             missing.append(f"{schema}.{name}")
             continue
         oid, kind, identity, key, readable, attributes, condition = row
-        columns = tuple(_column(*one) for one in cursor.execute(_COLUMNS, (oid,)).fetchall())
+        columns = tuple(_column(*one) for one in cursor.execute(asked[_COLUMNS], (oid,)).fetchall())
         whole = None if attributes is None else tuple(attributes)
         found.append(PublishedTable(oid, schema, name, kind, identity, key, readable, whole, condition, columns))
-    there = cursor.execute(_SLOT, (slot,)).fetchone()
-    version, wal_level, standby, role, replicates, database, end = server
+    there = cursor.execute(asked[_SLOT], (slot,)).fetchone()
     return CatalogLook(
         version=version,
         wal_level=wal_level,

@@ -34,9 +34,9 @@ from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.sequence import SEQUENCE
 from tidegauge.sources.postgres.catalog import CatalogLook, PublicationFacts, PublishedTable, SlotFacts
 from tidegauge.sources.postgres.types import arrow_of
+from tidegauge.sources.postgres.versions import OLDEST
 
 __all__ = [
-    "OLDEST",
     "PLUGIN",
     "changed_tables",
     "check_server",
@@ -45,7 +45,6 @@ __all__ = [
     "columns_of",
 ]
 
-OLDEST: Final = 150000
 PLUGIN: Final = "pgoutput"
 RESERVED: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp", "_epoch"})
 """Columns that rows get beside those of their table."""
@@ -57,10 +56,9 @@ def check_server(source: str, look: CatalogLook) -> None:
     if look.standby:
         raise ServerUnfit(source=source, detail="it is a standby", remedy="connect to the primary")
     if look.version < OLDEST:
-        major = look.version // 10000
-        raise ServerUnfit(
-            source=source, detail=f"it is of version {major}", remedy="upgrade it to version 15, or a newer one"
-        )
+        found, least = look.version // 10000, OLDEST // 10000
+        remedy = f"upgrade it to version {least}, or a newer one"
+        raise ServerUnfit(source=source, detail=f"it is of version {found}", remedy=remedy)
     if look.wal_level != "logical":
         raise ServerUnfit(
             source=source,

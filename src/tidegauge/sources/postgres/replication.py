@@ -14,6 +14,7 @@ from typing import Any, Final
 from tidegauge.errors.postgressource import ReplicationBroken, ServerAway, SlotLost
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.sessions import DatabasePlace, error_of, explained, replicating
+from tidegauge.sources.postgres.versions import slot_made
 from tidegauge.sources.postgres.wire import status
 
 __all__ = ["SILENCE", "LogSender", "payload"]
@@ -55,9 +56,7 @@ class LogSender:
         kind: `TEMPORARY` for one that goes with the session.
         """
         self._pg.nonblocking = 1
-        self._pg.send_query(
-            f"CREATE_REPLICATION_SLOT \"{self._slot}\" {kind} LOGICAL pgoutput (SNAPSHOT 'export')".encode()
-        )
+        self._pg.send_query(slot_made(self._slot, kind, self._connection.info.server_version).encode())
         self._pg.flush()
         self._making = True
 
