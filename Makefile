@@ -79,7 +79,7 @@ long: setup postgres postgres-versions mariadb mysql kafka s3 azure bytewax iceb
 	@$(MAKE) --no-print-directory mutants MUTANTS=--fourth
 	@$(MAKE) --no-print-directory oldest
 
-mutants: setup s3 mariadb mysql ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which; --fourth: every fourth one)
+mutants: setup s3 postgres postgres-versions mariadb mysql ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which; --fourth: every fourth one)
 	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 oldest: setup kafka ## the main job on the oldest versions that are declared, in an environment of their own

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.postgres import LOGICAL, Server
 from tests.postgres_versions import VERSIONS, fetched
@@ -17,6 +18,7 @@ from tests.sources.postgres.test_refusals import first
 from tests.sources.postgres.test_rows import same_from_both
 
 from tidegauge.errors.postgressource import ServerUnfit, TableChanged
+from tidegauge.sources.postgres.versions import spoken
 
 INSTALL = "the tests on other versions of PostgreSQL need their programs, for Linux on x86-64: make postgres-versions"
 
@@ -58,6 +60,73 @@ def test_rows_of_each_type_first_rows_that_were_cut_off_and_ends_of_tables(
 @pytest.mark.long
 def test_a_table_that_is_added_while_drivers_and_servers_are_killed(server: Server, tmp_path: Path) -> None:
     play(server, tmp_path, 1, 2)
+
+
+ZOO = [
+    "CREATE SCHEMA other",
+    "CREATE TABLE plain (id int PRIMARY KEY, n int, made int GENERATED ALWAYS AS (n * 2) STORED)",
+    "CREATE TABLE other.there (id int PRIMARY KEY)",
+    "CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY)",
+    "CREATE TABLE root (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+    "CREATE TABLE middle PARTITION OF root FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)",
+    "CREATE TABLE leaf PARTITION OF middle FOR VALUES FROM (0) TO (10)",
+    "CREATE TABLE other.leaf PARTITION OF root FOR VALUES FROM (10) TO (20)",
+    *(
+        f"CREATE PUBLICATION p{number}_{root} FOR {what} WITH (publish_via_partition_root = {root})"
+        for root in ("true", "false")
+        for number, what in enumerate(
+            [
+                "ALL TABLES",
+                "TABLE plain, root",
+                "TABLE root, leaf",
+                "TABLE middle, other.leaf",
+                "TABLE leaf",
+                "TABLES IN SCHEMA other",
+                "TABLES IN SCHEMA public",
+                "TABLES IN SCHEMA other, TABLE other.there WHERE (id > 1), plain",
+            ]
+        )
+    ),
+    "CREATE PUBLICATION p8 FOR TABLE plain WHERE (id > 1), other.there (id)",
+    "CREATE PUBLICATION p9",
+]
+
+
+@pytest.mark.parametrize("server", [one for one in VERSIONS if one >= 16], indirect=True)
+@pytest.mark.long
+def test_the_tables_of_a_publication_are_those_of_the_server_s_own_view_and_no_lock_is_waited_for(
+    server: Server, tmp_path: Path
+) -> None:
+    shop = Shop(server, tmp_path)
+    shop.do(*ZOO)
+    if server.query("SHOW server_version_num")[0][0] >= "180000":
+        shop.do("ALTER PUBLICATION p0_true SET (publish_generated_columns = stored)")
+        shop.do("CREATE PUBLICATION p10 FOR TABLE plain (id, made)")
+    columns = "pubname, schemaname, tablename, attnames, rowfilter IS NULL"
+    query = f"SELECT {columns} FROM pg_publication_tables t WHERE schemaname <> 'pg_catalog' ORDER BY 1, 2, 3"
+    known = shop.ask(query)
+    assert len(known) > 30
+    with psycopg.connect(shop.address) as other:
+        other.execute("LOCK TABLE plain, root, other.there IN ACCESS EXCLUSIVE MODE")
+        assert shop.ask(spoken(query, other.info.server_version)) == known
+
+
+@pytest.mark.parametrize("server", [18], indirect=True)
+@pytest.mark.long
+def test_generated_columns_that_are_published_are_columns_of_the_stream(server: Server, tmp_path: Path) -> None:
+    shop = Shop(server, tmp_path)
+    shop.table("orders", "id int PRIMARY KEY, n int, twice int GENERATED ALWAYS AS (n * 2) STORED")
+    shop.table("users", "id int PRIMARY KEY, n int, twice int GENERATED ALWAYS AS (n * 2) VIRTUAL")
+    shop.publish()
+    shop.do("ALTER PUBLICATION shop SET (publish_generated_columns = stored)")
+    for table in shop.tables:
+        shop.do(f"INSERT INTO {table} VALUES (1, 10), (2, 20)")
+    shop.catch_up()
+    for table in shop.tables:
+        shop.do(f"UPDATE {table} SET n = 11 WHERE id = 1", f"INSERT INTO {table} VALUES (3, 30)")
+    flow = shop.catch_up()
+    assert [row["twice"] for row in shop.held(flow, "orders")] == [22, 40, 60]
+    assert shop.held(flow, "users") == [{"id": 1, "n": 11}, {"id": 2, "n": 20}, {"id": 3, "n": 30}]
 
 
 def test_a_version_that_is_too_old_is_refused(
