@@ -11,13 +11,15 @@ import pytest
 from tests.postgres import LOGICAL, Server
 from tests.postgres_versions import VERSIONS, fetched
 from tests.sources.postgres.shop import Shop
-from tests.sources.postgres.test_cut_off import ROWS, checked, cut_off, large_shop
+from tests.sources.postgres.test_cut_off import ROWS, checked, cut_off, large_shop, refuse
 from tests.sources.postgres.test_ended_tables import ended
 from tests.sources.postgres.test_later_tables import play
-from tests.sources.postgres.test_refusals import first
+from tests.sources.postgres.test_refusals import connected, first, received, released
 from tests.sources.postgres.test_rows import same_from_both
+from tests.waiting import eventually
 
 from tidegauge.errors.postgressource import ServerUnfit, TableChanged
+from tidegauge.sources.postgres.ranges import PageRange, conditions
 from tidegauge.sources.postgres.versions import spoken
 
 INSTALL = "the tests on other versions of PostgreSQL need their programs, for Linux on x86-64: make postgres-versions"
@@ -109,6 +111,41 @@ def test_the_tables_of_a_publication_are_those_of_the_server_s_own_view_and_no_l
     with psycopg.connect(shop.address) as other:
         other.execute("LOCK TABLE plain, root, other.there IN ACCESS EXCLUSIVE MODE")
         assert shop.ask(spoken(query, other.info.server_version)) == known
+
+
+@pytest.mark.parametrize("server", [12, 13, 14], indirect=True)
+@pytest.mark.long
+def test_no_range_of_a_large_table_reads_the_whole_of_it(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.sources.postgres.held.RANGE_BYTES", 4 * 8192)
+    shop = Shop(server, tmp_path)
+    shop.table("orders", "id int, who text", full=True)
+    shop.do("INSERT INTO orders SELECT i, repeat('x', i % 100) FROM generate_series(1, 20000) i")
+    shop.do(
+        "INSERT INTO orders SELECT i, NULL FROM generate_series(20001, 40000) i",
+        "DELETE FROM orders WHERE id % 9 = 0",
+    )
+    shop.do("UPDATE orders SET who = 'new' WHERE id % 7 = 0")
+    shop.publish()
+    scans = "SELECT coalesce(seq_scan, 0) FROM pg_stat_user_tables WHERE relname = 'orders'"
+    eventually(lambda: shop.ask(scans) == [(2,)])  # DELETE and UPDATE
+    subscription = connected(shop)
+    whole = received(subscription, lambda found: bool(found.frontier))
+    subscription.close()
+    released(shop)
+    source = shop.source().placed("shop", "db")
+    rows = [row["id"] for _, batch in whole.batches for row in source.decode("orders", batch, refuse).to_pylist()]
+    assert sorted(rows) == [one for one in range(1, 40001) if one % 9]
+    shop.do("CREATE TABLE later AS SELECT 1")
+    told = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'later'"
+    eventually(lambda: shop.ask(told) == [(1,)])  # so all that the readers did is told, too
+    assert shop.ask(scans) == [(2,)]
+    with psycopg.connect(shop.address) as other:
+        found = conditions(PageRange(4, 8), 100, 0 if other.info.server_version >= 140000 else 291)
+        plan = "".join(row[0] for row in other.execute(f"EXPLAIN SELECT FROM orders WHERE {' AND '.join(found)}"))
+    assert "Tid" in plan
+    assert "Seq" not in plan
 
 
 @pytest.mark.parametrize("server", [18], indirect=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidegauge.errors.postgressource import TableRewritten
 from tidegauge.sources.postgres.catalog import PublishedTable
-from tidegauge.sources.postgres.ranges import RANGE_BYTES, PageRange, page_ranges
+from tidegauge.sources.postgres.ranges import RANGE_BYTES, PageRange, conditions, page_ranges, places_of
 from tidegauge.sources.postgres.wire import TableShape
 
 if TYPE_CHECKING:
@@ -46,13 +46,16 @@ _COLUMNS: Final = """
 @dataclass(frozen=True, slots=True)
 class HeldTable:
     """A table. columns: those to read. facts: see above. key: the SQL type of each column that tells its rows
-    apart; none where nothing does, or not all of it is among the columns. ranges: the parts to read."""
+    apart; none where nothing does, or not all of it is among the columns. ranges: the parts to read. pages: that it
+    has. places: see `places_of`."""
 
     table: PublishedTable
     columns: pa.Schema
     facts: str
     key: dict[str, str]
     ranges: tuple[PageRange, ...]
+    pages: int
+    places: int
 
     @property
     def shape(self) -> str:
@@ -69,6 +72,12 @@ class HeldTable:
             sql.Identifier(self.table.schema, self.table.name),
             sql.SQL(" WHERE {}").format(sql.SQL(" AND ").join(conditions)) if conditions else sql.SQL(""),
         )
+
+    def of_pages(self, part: PageRange) -> list[sql.Composable]:
+        """Return the conditions that a row is in a range. All rows of the snapshot are in the pages of `held`."""
+        from psycopg import sql
+
+        return [sql.SQL(cast("Any", one)) for one in conditions(part, self.pages, self.places)]
 
     def of_keys(self, keys: pa.Table) -> sql.Composed:
         """Return the condition that a row has one of these keys. keys: the texts of each column of the key."""
@@ -98,10 +107,13 @@ def held(connection: psycopg.Connection[Any], table: PublishedTable, columns: pa
     there = connection.execute(_COLUMNS, (table.oid,)).fetchall()
     key = {name: kind for name, *_, kind, keyed in there if keyed}
     facts = [then, identity, list(key), [row[:4] for row in there if row[0] in columns.names]]
+    ranges = page_ranges(pages if method == "heap" else 0, max(RANGE_BYTES // size, 1))
     return HeldTable(
         table,
         columns,
         json.dumps(facts),
         key if all(name in columns.names for name in key) else {},
-        page_ranges(pages if method == "heap" else 0, max(RANGE_BYTES // size, 1)),
+        ranges,
+        pages,
+        places_of(len(ranges), size, connection.info.server_version),
     )

@@ -32,7 +32,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -103,9 +103,7 @@ class _RowsPart:
 
     @property
     def query(self) -> sql.Composed:
-        from psycopg import sql
-
-        pages = [] if self.pages is None else [sql.SQL(cast("Any", one)) for one in self.pages.conditions]
+        pages = [] if self.pages is None else self.table.of_pages(self.pages)
         return self.table.copied([*pages, *([] if self.keys is None else [self.table.of_keys(self.keys)])])
 
 
