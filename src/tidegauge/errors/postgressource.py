@@ -217,11 +217,15 @@ class TableChanged(Definite):
     code = "TG-0374"
     of_stream = True
     what = "the table {table} is not what it was: {detail}"
-    cause = "a column was dropped or renamed, or the table was renamed, or dropped, and perhaps made again"
+    cause = (
+        "a column was dropped or renamed, or the table was renamed, or dropped, and perhaps made again; or a "
+        "partition of it was attached with rows, or was dropped, detached or truncated"
+    )
     remedy = (
         "the outputs of this table end here, and the others go on. If no row was changed since, bring the table or "
-        "column back under its name and run the flow again. Otherwise drop these outputs (tidegauge outputs drop "
-        "FLOW OUTPUT): until then the server keeps its log for them. Fill new tables from a source of another name"
+        "column back under its name and run the flow again. To keep the rows of partitions that are gone, set "
+        "keep_dropped_partitions=True. Otherwise drop these outputs (tidegauge outputs drop FLOW OUTPUT): until then "
+        "the server keeps its log for them. Fill new tables from a source of another name"
     )
 
 

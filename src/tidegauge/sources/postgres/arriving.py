@@ -34,6 +34,7 @@ from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.chunks import KEPT, SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.later import JoinedTable, LaterTables
+from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.server import SnapshotRows
 from tidegauge.sources.postgres.sessions import nudged
 from tidegauge.sources.postgres.snapshot import SnapshotTask
@@ -123,6 +124,11 @@ class ArrivingTables:
             )
             for stream, table in self.streams.items()
         ]  # fmt: skip
+
+    @property
+    def partitions(self) -> Mapping[str, KnownPartitions | None]:
+        """The partitions of the tables as they were read."""
+        return {} if self._reading is None else self._reading.partitions
 
     def close(self) -> None:
         """Give it up. Does not wait."""

@@ -17,10 +17,14 @@ __all__ = [
     "CatalogLook",
     "PublicationFacts",
     "PublishedTable",
+    "RowsQuestion",
     "ServerColumn",
     "SlotFacts",
     "SlotLog",
+    "TablePartition",
     "look",
+    "old_rows",
+    "partitions_of",
     "slot_log",
 ]
 
@@ -39,10 +43,51 @@ class ServerColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePartition:
+    """A table that has rows of a partitioned one, at any level. file: `relfilenode`, another one when all its rows
+    are written anew. attached: the last transaction that attached it, or what it hangs on. command: of the command
+    in this one. made: whether the same transaction made it. empty: whether it has no page.
+
+    kind, identity, key, readable: as of a `PublishedTable`.
+    """
+
+    oid: int
+    schema: str
+    table: str
+    file: int
+    attached: int
+    command: int
+    made: bool
+    empty: bool
+    kind: str = "r"
+    identity: str = "d"
+    key: bool = True
+    readable: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its whole name."""
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsQuestion:
+    """Whether a partition has rows that commands before the one of this number wrote in a transaction, or, with
+    `younger`, that transactions of a lower number wrote. brought: whether these came along with it."""
+
+    partition: TablePartition
+    transaction: int
+    command: int
+    younger: bool
+    brought: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedTable:
     """A table. kind: `pg_class.relkind`. identity: `relreplident`. key: whether it has what the identity says.
 
     published: the columns that the publication has, None where it lacks the table. filtered: the condition on rows.
+    partitions: those that have its rows. via: the table in whose name a partition's changes come, "" for its own.
     """
 
     oid: int
@@ -55,6 +100,8 @@ class PublishedTable:
     published: tuple[str, ...] | None
     filtered: str | None
     columns: tuple[ServerColumn, ...]
+    partitions: tuple[TablePartition, ...] = ()
+    via: str = ""
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -93,7 +140,8 @@ class SlotLog:
 
 @dataclass(frozen=True, slots=True)
 class CatalogLook:
-    """The findings. end: the place to which the log is durable. missing: the tables that are not there."""
+    """The findings. end: the place to which the log is durable. missing: the tables that are not there. horizon: all
+    transactions of a lower number had ended."""
 
     version: int
     wal_level: str
@@ -106,12 +154,14 @@ class CatalogLook:
     tables: tuple[PublishedTable, ...]
     missing: tuple[str, ...]
     slot: SlotFacts | None
+    horizon: int = 0
 
 
 _SERVER: Final = """
     SELECT current_setting('server_version_num')::int, current_setting('wal_level'), pg_is_in_recovery(),
            current_user::text, r.rolreplication OR r.rolsuper, current_database()::text,
-           CASE WHEN pg_is_in_recovery() THEN '0/0' ELSE pg_current_wal_flush_lsn() END::text
+           CASE WHEN pg_is_in_recovery() THEN '0/0' ELSE pg_current_wal_flush_lsn() END::text,
+           pg_snapshot_xmin(pg_current_snapshot())::text::int8
     FROM pg_roles r WHERE r.rolname = current_user
 """
 _PUBLICATION: Final = """
@@ -121,10 +171,15 @@ _TABLES: Final = """
     SELECT c.oid::int8, c.relkind::text, c.relreplident::text,
            EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
                    AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END),
-           has_table_privilege(c.oid, 'SELECT'), t.attnames::text[], t.rowfilter
+           has_table_privilege(c.oid, 'SELECT'), t.attnames::text[], t.rowfilter,
+           coalesce((SELECT min(r.schemaname || '.' || r.tablename) FROM pg_partition_ancestors(c.oid) a
+                     JOIN pg_class p ON p.oid = a.relid JOIN pg_namespace s ON s.oid = p.relnamespace
+                     JOIN pg_publication_tables r ON (r.schemaname, r.tablename) = (s.nspname, p.relname)
+                     WHERE r.pubname = t_pub.pubname AND c.relispartition AND a.relid <> c.oid), '')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN (SELECT %s::name AS pubname) t_pub
     LEFT JOIN pg_publication_tables t
-           ON t.pubname = %s AND t.schemaname = n.nspname AND t.tablename = c.relname
+           ON t.pubname = t_pub.pubname AND t.schemaname = n.nspname AND t.tablename = c.relname
     WHERE n.nspname = %s AND c.relname = %s
 """
 _COLUMNS: Final = """
@@ -143,6 +198,33 @@ _COLUMNS: Final = """
     FROM base b JOIN pg_type t ON t.oid = b.type LEFT JOIN pg_type e ON e.oid = t.typelem
     WHERE t.typtype <> 'd' ORDER BY b.attnum
 """
+_PARTITIONS: Final = """
+    WITH RECURSIVE tree AS (
+        SELECT i.inhrelid AS oid, i.xmin AS attached, i.cmin::text::int8 AS command
+        FROM pg_inherits i WHERE i.inhparent = %s
+        UNION ALL
+        SELECT i.inhrelid, CASE WHEN age(i.xmin) <= age(t.attached) THEN i.xmin ELSE t.attached END,
+               CASE WHEN i.xmin = t.attached THEN greatest(i.cmin::text::int8, t.command)
+                    WHEN age(i.xmin) < age(t.attached) THEN i.cmin::text::int8 ELSE t.command END
+        FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid
+    )
+    SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relfilenode::int8, t.attached::text::int8, t.command,
+           coalesce((SELECT a.xmin = t.attached FROM pg_attribute a
+                     WHERE a.attrelid = c.oid AND a.attnum = -1), false),
+           coalesce(pg_relation_size(c.oid), 0) = 0, c.relkind::text, c.relreplident::text,
+           EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
+                   AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END),
+           has_table_privilege(c.oid, 'SELECT')
+    FROM tree t JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind <> 'p' ORDER BY n.nspname, c.relname
+"""
+_OLD_ROWS: Final = """
+    SELECT EXISTS (SELECT FROM ONLY {} WHERE ctid < '(131072,0)' AND (
+        (%(younger)s AND (age(xmin) > age(%(xid)s::text::xid) OR age(xmin) < 0))
+        OR (xmin = %(xid)s::text::xid AND cmin::text::int8 < %(command)s)))
+"""
+"""Looks at the first 1 GB of a partition: rows that it brought along are the first in its file."""
+_XIDS: Final = 1 << 32
 _SLOT_LOG: Final = """
     SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END) - restart_lsn,
            coalesce((SELECT setting::int8 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'), -1), wal_status
@@ -166,8 +248,8 @@ def slot_log(cursor: Any, slot: str) -> SlotLog | None:
 
 def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot: str) -> CatalogLook:
     """Look at everything that matters to a source. cursor: of a transaction."""
-    [server] = cursor.execute(_SERVER).fetchall()
-    version, wal_level, standby, role, replicates, database, end = server
+    [server] = cursor.execute(spoken(_SERVER, cursor.connection.info.server_version)).fetchall()
+    version, wal_level, standby, role, replicates, database, end, horizon = server
     if version < OLDEST:  # whose catalog has other words
         return CatalogLook(
             version, wal_level, standby, role, replicates, database, Lsn.parse(end).value, None, (), (), None
@@ -181,10 +263,13 @@ def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot:
         if row is None:
             missing.append(f"{schema}.{name}")
             continue
-        oid, kind, identity, key, readable, attributes, condition = row
+        oid, kind, identity, key, readable, attributes, condition, via = row
         columns = tuple(_column(*one) for one in cursor.execute(asked[_COLUMNS], (oid,)).fetchall())
         whole = None if attributes is None else tuple(attributes)
-        found.append(PublishedTable(oid, schema, name, kind, identity, key, readable, whole, condition, columns))
+        leaves = partitions_of(cursor, oid) if kind == "p" else ()
+        found.append(
+            PublishedTable(oid, schema, name, kind, identity, key, readable, whole, condition, columns, leaves, via)
+        )
     there = cursor.execute(asked[_SLOT], (slot,)).fetchone()
     return CatalogLook(
         version=version,
@@ -198,7 +283,27 @@ def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot:
         tables=tuple(found),
         missing=tuple(missing),
         slot=None if there is None else _slot(*there),
+        horizon=horizon,
     )
+
+
+def partitions_of(cursor: Any, oid: int) -> tuple[TablePartition, ...]:
+    """Return the partitions that have the rows of a table, at any level, as the transaction sees them."""
+    return tuple(TablePartition(*row) for row in cursor.execute(_PARTITIONS, (oid,)).fetchall())
+
+
+def old_rows(cursor: Any, question: RowsQuestion) -> bool:
+    """Return whether a partition has such rows."""
+    from psycopg import sql
+
+    asked = sql.SQL(_OLD_ROWS).format(sql.Identifier(question.partition.schema, question.partition.table))
+    given = {
+        "younger": question.younger,
+        "xid": str(question.transaction % _XIDS),
+        "command": question.command,
+    }
+    [[found]] = cursor.execute(asked, given).fetchall()
+    return bool(found)
 
 
 def _column(name: str, kind: str, array: bool, modifier: int, sort: str, shown: str, made: bool) -> ServerColumn:  # noqa: FBT001 - a row of the catalog

@@ -32,11 +32,18 @@ from tidegauge.errors.postgressource import (
 from tidegauge.operations import OP
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.sequence import SEQUENCE
-from tidegauge.sources.postgres.catalog import CatalogLook, PublicationFacts, PublishedTable, SlotFacts
+from tidegauge.sources.postgres.catalog import (
+    CatalogLook,
+    PublicationFacts,
+    PublishedTable,
+    SlotFacts,
+    TablePartition,
+)
 from tidegauge.sources.postgres.types import arrow_of
 from tidegauge.sources.postgres.versions import OLDEST
 
 __all__ = [
+    "FOREIGN",
     "PLUGIN",
     "changed_tables",
     "check_server",
@@ -48,7 +55,8 @@ __all__ = [
 PLUGIN: Final = "pgoutput"
 RESERVED: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp", "_epoch"})
 """Columns that rows get beside those of their table."""
-_KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
+FOREIGN: Final = "detach it: rows of another server have no log here"
+_KINDS: Final = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
 def check_server(source: str, look: CatalogLook) -> None:
@@ -93,7 +101,7 @@ def check_tables(source: str, name: str, look: CatalogLook) -> None:
         )
     _check_publication(source, name, look.publication)
     for table in look.tables:
-        check_table(source, name, look.role, table)
+        check_table(source, name, look.role, table, root=look.publication.root)
 
 
 def _check_publication(source: str, name: str, publication: PublicationFacts) -> None:
@@ -112,12 +120,24 @@ def _check_publication(source: str, name: str, publication: PublicationFacts) ->
         )
 
 
-def check_table(source: str, publication: str, role: str, table: PublishedTable) -> None:
-    """Raise what keeps one table from being followed."""
-    if table.kind != "r":
+def check_table(source: str, publication: str, role: str, table: PublishedTable, *, root: bool) -> None:
+    """Raise what keeps one table from being followed. root: whether partitions speak in the name of their root."""
+    if table.kind not in "rp":
         kind = _KINDS.get(table.kind, f"of the kind {table.kind!r}")
-        remedy = "name its partitions as tables, each for itself" if table.kind == "p" else "name an ordinary table"
-        raise TableUnfit(table=str(table), source=source, detail=f"it is {kind}", remedy=remedy)
+        raise TableUnfit(
+            table=str(table), source=source, detail=f"it is {kind}", remedy="name an ordinary or a partitioned table"
+        )
+    if table.via:
+        detail = f"it is a partition, and its changes come in the name of {table.via}"
+        remedy = f"name {table.via} in its place, or: ALTER PUBLICATION ... SET (publish_via_partition_root = false)"
+        raise TableUnfit(table=str(table), source=source, detail=detail, remedy=remedy)
+    if table.kind == "p" and not root:
+        raise PublicationUnfit(
+            publication=publication,
+            source=source,
+            detail=f"gives the changes of {table} in the names of its partitions",
+            statement=f'ALTER PUBLICATION "{publication}" SET (publish_via_partition_root = true)',
+        )
     if table.published is None:
         raise PublicationUnfit(
             publication=publication,
@@ -142,7 +162,26 @@ def check_table(source: str, publication: str, role: str, table: PublishedTable)
             detail=f"it cannot read {table}",
             grant=f'GRANT SELECT ON {table} TO "{role}"',
         )
+    for leaf in table.partitions:
+        _check_partition(source, role, table, leaf)
     columns_of(source, table)
+
+
+def _check_partition(source: str, role: str, table: PublishedTable, leaf: TablePartition) -> None:
+    """Raise what keeps a partition's rows from being followed as those of its table."""
+    if leaf.kind != "r":
+        detail = f"its partition {leaf.name} is a foreign table"
+        raise TableUnfit(table=str(table), source=source, detail=detail, remedy=FOREIGN)
+    if leaf.identity != "f" and (leaf.identity != table.identity or not leaf.key):
+        said = "the server logs old rows by the identity of the partition, and that of the table is another one"
+        raise ReplicaIdentityMissing(table=leaf.name, source=source, detail=said)
+    if not leaf.readable:
+        raise RightMissing(
+            role=role,
+            source=source,
+            detail=f"it cannot read {leaf.name}",
+            grant=f'GRANT SELECT ON {leaf.name} TO "{role}"',
+        )
 
 
 def columns_of(source: str, table: PublishedTable) -> pa.Schema:

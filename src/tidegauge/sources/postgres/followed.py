@@ -2,7 +2,8 @@
 
 Invariant: what `see` and `check` let pass can be followed without loss, as far as the catalog tells.
 
->>> from tidegauge.sources.postgres.server import DistantServer
+>>> from tidegauge.sources.postgres.partitions import FollowedPartitions
+from tidegauge.sources.postgres.server import DistantServer
 >>> from tidegauge.sources.postgres.sessions import DatabasePlace
 >>> place = DatabasePlace("postgresql://ada@db/shop", None)
 >>> tables = {"orders": ("public", "orders")}
@@ -21,6 +22,7 @@ import pyarrow as pa
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import CatalogLook
 from tidegauge.sources.postgres.checks import changed_tables, check_server, check_tables
+from tidegauge.sources.postgres.partitions import FollowedPartitions
 from tidegauge.sources.postgres.server import AnsweringServer
 from tidegauge.sources.postgres.sessions import DatabasePlace
 
@@ -44,6 +46,8 @@ class ReplicationSetup:
     connections: int
     spill: int | None = None
     """Bytes of a transaction from which on it is written to files; None for `gathering.SPILL`."""
+    keeps_partitions: bool = False
+    """Whether a table goes on when its partitions take their rows along."""
 
     @property
     def names(self) -> dict[str, str]:
@@ -66,13 +70,14 @@ class ReplicationSetup:
         check_server(self.place.shown, found)
         return found
 
-    def check(self, found: CatalogLook, oids: Mapping[str, int]) -> Mapping[str, str]:
+    def check(self, found: CatalogLook, oids: Mapping[str, int], partitions: FollowedPartitions) -> Mapping[str, str]:
         """Return the tables that are not those that were declared, with why; raise what keeps others from it.
 
-        oids: the server's numbers of them, as far as known.
+        oids: the server's numbers of them, as far as known. partitions: the note of theirs.
         """
         declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
-        changed = changed_tables(oids, declared, found)
+        old = self.server.old_rows(partitions.questions(found))
+        changed = {**partitions.changed(found, old), **changed_tables(oids, declared, found)}
         others = tuple(table for table in found.tables if str(table) not in changed)
         missing = tuple(name for name in found.missing if name not in changed)
         check_tables(self.place.shown, self.publication, replace(found, tables=others, missing=missing))

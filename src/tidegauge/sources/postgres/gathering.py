@@ -27,6 +27,7 @@ from tidegauge.errors.postgressource import ReplicationBroken
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.records import INLINE
 from tidegauge.sources.postgres.chunks import EMPTIED, ENDED, FILED, Chunk
+from tidegauge.sources.postgres.identities import PartitionIdentities
 from tidegauge.sources.postgres.wire import (
     CHANGES,
     PASSED,
@@ -49,6 +50,7 @@ _MOST: Final = 1 << 31
 """Changes of a transaction in one table: `_sequence` counts no further."""
 _NEVER: Final = 1 << 63
 """A place that no log comes to."""
+_INSERT: Final = ord("I")
 _OID: Final = struct.Struct(">I")
 _NO_SHAPE: Final = TableShape(0, "", "", ()).encoded()
 
@@ -124,6 +126,7 @@ class Gathering:
         self.last: LastTransaction | None = None
         """The last transaction that did."""
         self._begun: Begin | None = None
+        self._identities: Final = PartitionIdentities()
         self._shapes: dict[int, tuple[str, str]] = {}
         """Of each table, by the server's number: its stream, "" for none, and its shape."""
         self._pending: dict[str, _OpenChanges] = {}
@@ -200,6 +203,7 @@ class Gathering:
         if self._oids.get(name, shape.oid) != shape.oid:
             self._end(stream, f"it was dropped and made again before {at}")
         self._shapes[shape.oid] = ("" if was != name else stream, shape.encoded())
+        self._identities.describe(shape, followed=bool(stream))
         self._taking = {}
 
     def _end(self, stream: str, detail: str) -> None:
@@ -225,11 +229,16 @@ class Gathering:
         if stream in self._over:
             self._end(stream, self._over[stream])
             return None
+        unfit = self._identities.changes(oid)
+        if unfit and message[0] != _INSERT:
+            self._end(stream, f"{unfit} at {Lsn(self._lsn)}")
+            return None
         pending = self._pending.get(stream)
         if pending is None or pending.shape != shape:
             self._cut(stream)
             pending = self._pending[stream] = _OpenChanges(shape, self._counts.get(stream, 0))
-        self._taking[message[1:5]] = pending
+        if not unfit:
+            self._taking[message[1:5]] = pending
         return pending
 
     def _known(self, oid: int, message: bytes) -> tuple[str, str]:

@@ -11,21 +11,25 @@ written with the same text.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
-from tidegauge.errors.postgressource import TableRewritten
-from tidegauge.sources.postgres.catalog import PublishedTable
+from tidegauge.errors.postgressource import TableRewritten, TableUnfit
+from tidegauge.sources.postgres.catalog import PublishedTable, partitions_of
+from tidegauge.sources.postgres.checks import FOREIGN
+from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.ranges import RANGE_BYTES, PageRange, conditions, page_ranges, places_of
+from tidegauge.sources.postgres.versions import spoken
 from tidegauge.sources.postgres.wire import TableShape
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
-__all__ = ["HeldTable", "held"]
+__all__ = ["HeldPart", "HeldTable", "held"]
 
 _STORED: Final = """
     SELECT c.relfilenode::int8, coalesce(pg_relation_filenode(c.oid), 0)::int8, c.relreplident::text,
@@ -41,21 +45,48 @@ _COLUMNS: Final = """
                    AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))
     FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
+_HORIZON: Final = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::int8"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPart:
+    """A file of rows: that of a table, or of one of its partitions. oid: of a partition, 0 for the table. facts: see
+    above. ranges: each is read at once. pages: that it has. places: see `places_of`."""
+
+    oid: int
+    schema: str
+    name: str
+    facts: str
+    ranges: tuple[PageRange, ...]
+    pages: int = 0
+    places: int = 0
+
+    def of_pages(self, pages: PageRange) -> list[sql.Composable]:
+        """Return the conditions that a row is in a range. All rows of the snapshot are in the pages of `held`."""
+        from psycopg import sql
+
+        return [sql.SQL(cast("Any", one)) for one in conditions(pages, self.pages, self.places)]
+
+    def plan_of(self, stream: str) -> str:
+        """Return what the plan of this part of a stream's table is called.
+
+        >>> HeldPart(0, "public", "orders", "", ()).plan_of("orders"), HeldPart(7, "a", "b", "", ()).plan_of("orders")
+        ('orders', 'orders/7')
+        """
+        return f"{stream}/{self.oid}" if self.oid else stream
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """A table. columns: those to read. facts: see above. key: the SQL type of each column that tells its rows
-    apart; none where nothing does, or not all of it is among the columns. ranges: the parts to read. pages: that it
-    has. places: see `places_of`."""
+    """A table. columns: those to read. key: the SQL type of each column that tells its rows apart; none where
+    nothing does, or not all of it is among the columns. parts: the files that have its rows. partitions: if it is
+    partitioned."""
 
     table: PublishedTable
     columns: pa.Schema
-    facts: str
     key: dict[str, str]
-    ranges: tuple[PageRange, ...]
-    pages: int
-    places: int
+    parts: tuple[HeldPart, ...]
+    partitions: KnownPartitions | None = None
 
     @property
     def shape(self) -> str:
@@ -63,21 +94,15 @@ class HeldTable:
         one = self.table
         return TableShape(one.oid, one.schema, one.name, tuple(self.columns.names)).encoded()
 
-    def copied(self, conditions: list[sql.Composable]) -> sql.Composed:
-        """Return the statement that gives the rows for which all conditions hold, as lines of CSV."""
+    def copied(self, part: HeldPart, conditions: list[sql.Composable]) -> sql.Composed:
+        """Return the statement that gives the rows of a part for which all conditions hold, as lines of CSV."""
         from psycopg import sql
 
         return sql.SQL("COPY (SELECT {} FROM ONLY {}{}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)").format(
             sql.SQL(", ").join(map(sql.Identifier, self.columns.names)),
-            sql.Identifier(self.table.schema, self.table.name),
+            sql.Identifier(part.schema, part.name),
             sql.SQL(" WHERE {}").format(sql.SQL(" AND ").join(conditions)) if conditions else sql.SQL(""),
         )
-
-    def of_pages(self, part: PageRange) -> list[sql.Composable]:
-        """Return the conditions that a row is in a range. All rows of the snapshot are in the pages of `held`."""
-        from psycopg import sql
-
-        return [sql.SQL(cast("Any", one)) for one in conditions(part, self.pages, self.places)]
 
     def of_keys(self, keys: pa.Table) -> sql.Composed:
         """Return the condition that a row has one of these keys. keys: the texts of each column of the key."""
@@ -95,25 +120,56 @@ class HeldTable:
 
 
 def held(connection: psycopg.Connection[Any], table: PublishedTable, columns: pa.Schema, source: str) -> HeldTable:
-    """Lock a table until the transaction is over, and return it. source: for people. Raises `TableRewritten`."""
+    """Lock a table, and its partitions, until the transaction is over, and return it.
+
+    source: for people. Raises `TableRewritten`, for one of them that is not as the transaction sees it.
+    """
+    _lock(connection, table.schema, table.name)
+    keyed = [(name, kind) for name, *_, kind, key in _columns(connection, table.oid) if key]
+    key = dict(keyed) if all(name in columns.names for name, _ in keyed) else {}
+    names = [name for name, _ in keyed]
+    if table.kind != "p":
+        part = _stored(connection, table, HeldPart(0, table.schema, table.name, "", ()), names, columns, source)
+        return HeldTable(table, columns, key, (part,))
+    [[horizon]] = connection.execute(spoken(_HORIZON, connection.info.server_version)).fetchall()
+    leaves = partitions_of(connection, table.oid)
+    parts = []
+    for leaf in leaves:
+        if leaf.kind != "r":
+            detail = f"its partition {leaf.name} is a foreign table"
+            raise TableUnfit(table=str(table), source=source, detail=detail, remedy=FOREIGN)
+        _lock(connection, leaf.schema, leaf.table)
+        unread = HeldPart(leaf.oid, leaf.schema, leaf.table, "", ())
+        part = _stored(connection, table, unread, names, columns, source)
+        parts.append(replace(part, facts=json.dumps([leaf.attached, json.loads(part.facts)])))
+    return HeldTable(table, columns, key, tuple(parts), KnownPartitions(horizon, leaves))
+
+
+def _lock(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
     from psycopg import sql
 
-    name = sql.Identifier(table.schema, table.name)
-    connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(name))
-    stored = connection.execute(_STORED, (table.oid,)).fetchone()
+    connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(sql.Identifier(schema, name)))
+
+
+def _columns(connection: psycopg.Connection[Any], oid: int) -> list[Any]:
+    return connection.execute(_COLUMNS, (oid,)).fetchall()
+
+
+def _stored(
+    connection: psycopg.Connection[Any],
+    table: PublishedTable,
+    part: HeldPart,
+    key: Sequence[str],
+    columns: pa.Schema,
+    source: str,
+) -> HeldPart:
+    """Return a part that is locked, with its facts and ranges. Raises `TableRewritten`."""
+    oid = part.oid or table.oid
+    stored = connection.execute(_STORED, (oid,)).fetchone()
     then, now, identity, pages, size, method = (0, 0, "", 0, 1, "") if stored is None else stored
     if not then or then != now:
-        raise TableRewritten(table=str(table), source=source)
-    there = connection.execute(_COLUMNS, (table.oid,)).fetchall()
-    key = {name: kind for name, *_, kind, keyed in there if keyed}
-    facts = [then, identity, list(key), [row[:4] for row in there if row[0] in columns.names]]
+        raise TableRewritten(table=f"{part.schema}.{part.name}", source=source)
+    facts = [then, identity, list(key), [row[:4] for row in _columns(connection, oid) if row[0] in columns.names]]
     ranges = page_ranges(pages if method == "heap" else 0, max(RANGE_BYTES // size, 1))
-    return HeldTable(
-        table,
-        columns,
-        json.dumps(facts),
-        key if all(name in columns.names for name in key) else {},
-        ranges,
-        pages,
-        places_of(len(ranges), size, connection.info.server_version),
-    )
+    places = places_of(len(ranges), size, connection.info.server_version)
+    return replace(part, facts=json.dumps(facts), ranges=ranges, pages=pages, places=places)

@@ -19,6 +19,7 @@ from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.gathering import Gathering, LaterPlaces
 from tidegauge.sources.postgres.later import JoinedTable, LaterTables
+from tidegauge.sources.postgres.partitions import FollowedPartitions
 
 __all__ = ["JoiningTables"]
 
@@ -29,6 +30,7 @@ class JoiningTables:
     def __init__(self, reader: ReplicationSetup, identity: str, incarnation: int) -> None:
         self._reader: Final = reader
         self._later: Final = LaterTables(reader.folder, identity, incarnation)
+        self.partitions: Final = FollowedPartitions(reader.folder, identity, incarnation, reader.keeps_partitions)
         self._kept: Final = KeptChunks(self._later.chunks)
         self._waiting: dict[str, JoinedTable] = {}
         """The tables that join at a place that is yet to come, by stream."""
@@ -66,6 +68,7 @@ class JoiningTables:
     def forget(self) -> None:
         """Forget all of it: the source begins anew, with all tables that it has."""
         self._later.forget()
+        self.partitions.forget()
 
     def later(self, record: LogBeginning | None) -> set[str]:
         """Return the streams that came later. record: where the source began, None where that is not known."""
@@ -113,6 +116,7 @@ class JoiningTables:
         if self._arriving is None or not self._arriving.go_on(gathering.reached):
             return []
         joined = self._arriving.joined(gathering.reached)
+        self.partitions.begin(self._arriving.partitions)
         self._later.join(joined)
         for one in joined:
             gathering.join(one.stream, one.oid, one.place)

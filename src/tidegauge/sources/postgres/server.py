@@ -11,13 +11,14 @@ True
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from tidegauge.sources.database.folder import SnapshotPiece
-from tidegauge.sources.postgres.catalog import CatalogLook, look
+from tidegauge.sources.postgres.catalog import CatalogLook, RowsQuestion, look, old_rows
+from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.replication import LogSender
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
 from tidegauge.sources.postgres.snapshot import SnapshotReading, SnapshotTask
@@ -58,6 +59,8 @@ class SnapshotRows(Protocol):
     def pieces(self) -> Mapping[str, Sequence[SnapshotPiece]]: ...  # noqa: D102
     @property
     def shapes(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def partitions(self) -> Mapping[str, KnownPartitions | None]: ...  # noqa: D102
 
 
 class AnsweringServer(Protocol):
@@ -65,6 +68,10 @@ class AnsweringServer(Protocol):
 
     def looking(self) -> AbstractContextManager[CatalogQuestion]:
         """Lend what looks at the catalog: given a publication, tables and a slot."""
+        ...
+
+    def old_rows(self, questions: Sequence[RowsQuestion]) -> Collection[RowsQuestion]:
+        """Return the questions to which the answer is that there are such rows."""
         ...
 
     def sender(self, slot: str) -> SendingLog:
@@ -105,6 +112,13 @@ class DistantServer:
                 return found
 
             yield looked
+
+    def old_rows(self, questions: Sequence[RowsQuestion]) -> Collection[RowsQuestion]:
+        """Ask, in a session. Raises what `sessions.explained` does."""
+        if not questions:
+            return ()
+        with session(self.place) as connection:
+            return [one for one in questions if old_rows(connection.cursor(), one)]
 
     def sender(self, slot: str) -> SendingLog:
         """Begin a session. Raises what `sessions.explained` does."""

@@ -41,8 +41,9 @@ from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.copying import copied
-from tidegauge.sources.postgres.held import HeldTable, held
+from tidegauge.sources.postgres.held import HeldPart, HeldTable, held
 from tidegauge.sources.postgres.keys import kept_keys
+from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RangesPlan, RowsProgress
 from tidegauge.sources.postgres.ranges import PageRange
 from tidegauge.sources.postgres.sessions import DatabasePlace, explained, session
@@ -98,21 +99,24 @@ class _RowsPart:
 
     stream: str
     table: HeldTable
+    part: HeldPart
     pages: PageRange | None
     keys: pa.Table | None = None
 
     @property
     def query(self) -> sql.Composed:
-        pages = [] if self.pages is None else self.table.of_pages(self.pages)
-        return self.table.copied([*pages, *([] if self.keys is None else [self.table.of_keys(self.keys)])])
+        pages = [] if self.pages is None else self.part.of_pages(self.pages)
+        return self.table.copied(self.part, [*pages, *([] if self.keys is None else [self.table.of_keys(self.keys)])])
 
 
 class SnapshotReading:
-    """A snapshot that is being read. pieces, shapes: of each stream, once the steps are done."""
+    """A snapshot that is being read. pieces, shapes: of each stream, once the steps are done; and the partitions of
+    each table then."""
 
     def __init__(self, task: SnapshotTask) -> None:
         self.pieces: dict[str, tuple[SnapshotPiece, ...]] = {}
         self.shapes: dict[str, str] = {}
+        self.partitions: dict[str, KnownPartitions | None] = {}
         self._task: Final = task
         self._progress: Final = RowsProgress(task.folder.snapshot)
         self._plans: dict[str, RangesPlan] = {}
@@ -154,28 +158,30 @@ class SnapshotReading:
     def _planned(self, tables: Mapping[str, HeldTable]) -> Generator[object, None, dict[str, pa.Table]]:
         """Make the plans; return of each stream that an earlier attempt read some of the keys that changed since."""
         task, known = self._task, self._progress.found().plans
+        parts = {part.plan_of(stream): (stream, part) for stream, one in tables.items() for part in one.parts}
         same = {
-            stream: known[stream]
-            for stream, table in tables.items()
-            if stream in known and known[stream].facts == table.facts and table.key and known[stream].read
+            name: known[name]
+            for name, (stream, part) in parts.items()
+            if name in known and known[name].facts == part.facts and tables[stream].key and known[name].read
         }
-        begun = {stream: tables[stream] for stream in same}
+        begun = {parts[name][0]: tables[parts[name][0]] for name in same}
         keys = yield from touched(task.place, task.publication, task.slot, task.folder, begun, task.since, task.at)
         self._plans = {
-            stream: same[stream]
-            if keys.get(stream) is not None
-            else self._progress.plan(stream, table.facts, table.ranges)
-            for stream, table in tables.items()
+            name: same[name]
+            if name in same and keys.get(stream) is not None
+            else self._progress.plan(name, part.facts, part.ranges)
+            for name, (stream, part) in parts.items()
         }
         return {stream: found for stream, found in keys.items() if found is not None and found.num_rows}
 
     def _parts(self, tables: Mapping[str, HeldTable], keys: Mapping[str, pa.Table]) -> Iterable[_RowsPart]:
         """Yield the ranges that are missing, and the rows that have one of the keys, some at a time."""
         for stream, table in tables.items():
-            for pages in self._plans[stream].missing:
-                yield _RowsPart(stream, table, pages)
-            for start in range(0, keys[stream].num_rows if stream in keys else 0, _AT_ONCE):
-                yield _RowsPart(stream, table, None, keys[stream].slice(start, _AT_ONCE))
+            for part in table.parts:
+                for pages in self._plans[part.plan_of(stream)].missing:
+                    yield _RowsPart(stream, table, part, pages)
+                for start in range(0, keys[stream].num_rows if stream in keys else 0, _AT_ONCE):
+                    yield _RowsPart(stream, table, part, None, keys[stream].slice(start, _AT_ONCE))
 
     def _finish(self, tables: Mapping[str, HeldTable], keys: Mapping[str, pa.Table]) -> None:
         """Put the pieces together."""
@@ -183,8 +189,9 @@ class SnapshotReading:
         for number, (stream, table) in enumerate(tables.items()):
             path = folder / f"{number}-{uuid.uuid4().hex[:8]}.keys"
             without = kept_keys(keys[stream], path) if stream in keys else ""
-            read = self._plans[stream].read
-            ranges = [replace(one, without=without) for page in sorted(read) for one in read[page]]
+            plans = [self._plans[part.plan_of(stream)].read for part in table.parts]
+            ranges = [replace(one, without=without) for read in plans for page in sorted(read) for one in read[page]]
+            self.partitions[str(table.table)] = table.partitions
             self.pieces[stream] = _numbered([*ranges, *self._by_key.get(stream, [])])
             self.shapes[stream] = table.shape
         synchronise(folder)
@@ -223,7 +230,7 @@ class SnapshotReading:
                     if part.pages is None:
                         self._by_key.setdefault(part.stream, []).extend(pieces)
                     else:
-                        self._progress.read(self._plans[part.stream], part.pages, pieces)
+                        self._progress.read(self._plans[part.part.plan_of(part.stream)], part.pages, pieces)
         except _GivenUp:
             pass
         except BaseException as error:  # noqa: BLE001 - it is raised where the source waits for the rows

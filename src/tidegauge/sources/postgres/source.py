@@ -69,6 +69,8 @@ class PostgresSource:
         folder: where the first rows, and large transactions, wait until all outputs have them. It must outlive the
             driver; on a cluster, all machines must see it. Each source has a folder of its own in it.
         connections: how many read the first rows side by side, 1 to 32. It may be another one at each start.
+        keep_dropped_partitions: go on when partitions of a partitioned table are dropped, detached or truncated:
+            their rows stay, as a history. Otherwise the table ends there. It may be another one at each start.
         metadata: add `_partition` (always `wal`), `_offset` (the place of the commit) and `_timestamp` (its time).
 
     Raises `InvalidArgument`, `InvalidPostgresUrl`, `SecretInClear`; and, when the columns are looked up for the first
@@ -83,6 +85,7 @@ class PostgresSource:
     slot: str | None = None
     folder: str = "tidegauge-postgres"
     connections: int = 2
+    keep_dropped_partitions: bool = False
     metadata: bool = False
     owner: tuple[str, str] | None = None
     """The flow, and the name in it: set by `Dataflow.source`."""
@@ -186,6 +189,7 @@ class PostgresSource:
             columns,
             self._folder,
             self.connections,
+            keeps_partitions=self.keep_dropped_partitions,
         )
 
     @property

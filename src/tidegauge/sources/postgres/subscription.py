@@ -88,11 +88,13 @@ class Replication:
             same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
             self._joining = JoiningTables(reader, self.identity, bound.incarnation)
+            self._partitions = self._joining.partitions
             self._late = self._joining.later(record if same else None)
             if record is not None and same and record.point:
                 self._joining.take_out(record, bound.frontier[WAL])
                 self._oids = {**self._oids, **self._joining.oids}
-            self._changed, self._changed_by = reader.check(found, self._oids), found.end
+            self._partitions.only(self._oids if record is not None and same and record.point else ())
+            self._changed, self._changed_by = reader.check(found, self._oids, self._partitions), found.end
             if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
                 self._open(found, bound)
         except BaseException:
@@ -164,6 +166,8 @@ class Replication:
         begin = begun(facts, record)
         if begin.how == "stream":
             self._check(found, begin.lsn)
+            begun_here = [one for one in found.tables if self._names[str(one)] not in self._late]
+            self._partitions.adopt(begun_here, found.horizon)
             self._begin(begin.lsn)
         elif begin.how == "files":
             self._check(found, begin.lsn)
@@ -267,6 +271,7 @@ class Replication:
                 return None
             at = self._server.micros()
             pieces, shapes = self._reading.pieces, self._reading.shapes
+            self._partitions.begin(self._reading.partitions)
             self._reading = None
             if self._maker is not None and self._maker is not self._sender:
                 self._maker.close()
@@ -352,7 +357,7 @@ class Replication:
         if self._server.monotonic() - self._looked_at >= _LOOKS:
             self._looked_at = self._server.monotonic()
             found = self._reader.see()
-            self._changed, self._changed_by = self._reader.check(found, self._oids), found.end
+            self._changed, self._changed_by = self._reader.check(found, self._oids, self._partitions), found.end
 
 
 def _snapshot(record: LogBeginning, streams: Collection[str]) -> list[tuple[str, pa.RecordBatch]]:

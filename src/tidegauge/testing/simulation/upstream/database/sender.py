@@ -36,9 +36,11 @@ from tidegauge.sources.postgres.catalog import (
     CatalogLook,
     PublicationFacts,
     PublishedTable,
+    RowsQuestion,
     ServerColumn,
     SlotFacts,
 )
+from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.ranges import PageRange
 from tidegauge.sources.postgres.server import CatalogQuestion
@@ -113,6 +115,10 @@ class SimulatedServer:
         )
         self.meet("looked")
         return found
+
+    def old_rows(self, questions: Sequence[RowsQuestion]) -> Sequence[RowsQuestion]:  # noqa: ARG002
+        """Return none: it has no partitions."""
+        return ()
 
     def sender(self, slot: str) -> SimulatedSender:
         """Begin a session. Raises `ServerAway`."""
@@ -289,6 +295,7 @@ class SimulatedReading:
     def __init__(self, server: SimulatedServer, task: SnapshotTask) -> None:
         self.pieces: Final[dict[str, tuple[SnapshotPiece, ...]]] = {}
         self.shapes: Final[dict[str, str]] = {}
+        self.partitions: Final[dict[str, KnownPartitions | None]] = {}
         self._server: Final = server
         self._task: Final = task
         self._line: Final = server.log.cuts
