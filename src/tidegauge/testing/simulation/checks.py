@@ -219,9 +219,13 @@ class Checks:
                 self.broken = Broken(law, f"{name}: {source.unread.evidence}")
 
     def _excuse_failed(self) -> None:
-        """Know whose source has failed by now: epochs are published without them, and they catch up later."""
+        """Know which outputs have failed by now, or their sources: epochs are published without them.
+
+        They catch up later: also one whose failure a store has forgotten that went back to a backup.
+        """
         failed = self._ledger.failed()
         self._behind.update(name for name, plan in self._spec.outputs.items() if plan.source in failed)
+        self._behind.update(self._ledger.failed_outputs())
 
     def _uppers(self, *, live: bool) -> dict[str, int]:
         """Return the first epoch that each output lacks. live: without those that have failed."""
