@@ -21,7 +21,7 @@ def make(root: Path, dsn: str, slot: str, tables: Sequence[str] = TABLES) -> tg.
     for table in tables:
         sink = tg.DeltaSink(str(root / table), envelope="upsert", key="id", order="_sequence")
         flow.sink(table, db.table(table), sink)
-    flow.sink("log", db.table("alpha").changelog("op"), tg.ParquetSink(str(root / "log")))
+    flow.sink("log", db.table(tables[0]).changelog("op"), tg.ParquetSink(str(root / "log")))
     return flow
 
 

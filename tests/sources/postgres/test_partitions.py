@@ -72,8 +72,14 @@ def same(shop: Shop, **options: Any) -> tg.Dataflow:
     """Catch up, and compare all tables with the database."""
     flow = shop.catch_up(**options)
     for table in shop.tables:
-        assert shop.held(flow, table) == shop.there(table)
+        assert not differences(shop, flow, table)
     return flow
+
+
+def differences(shop: Shop, flow: tg.Dataflow, table: str) -> list[Any]:
+    """Some rows that the table and the database do not both have."""
+    kept, there = ({tuple(row.values()) for row in rows} for rows in (shop.held(flow, table), shop.there(table)))
+    return sorted(kept ^ there, key=repr)[:5]
 
 
 def all_ended(shop: Shop, *tables: str, **options: Any) -> dict[str, str]:

@@ -14,6 +14,7 @@ from tidegauge.sources.postgres.types import ARRAY
 from tidegauge.sources.postgres.versions import OLDEST, spoken
 
 __all__ = [
+    "HORIZON",
     "CatalogLook",
     "PublicationFacts",
     "PublishedTable",
@@ -160,8 +161,7 @@ class CatalogLook:
 _SERVER: Final = """
     SELECT current_setting('server_version_num')::int, current_setting('wal_level'), pg_is_in_recovery(),
            current_user::text, r.rolreplication OR r.rolsuper, current_database()::text,
-           CASE WHEN pg_is_in_recovery() THEN '0/0' ELSE pg_current_wal_flush_lsn() END::text,
-           pg_snapshot_xmin(pg_current_snapshot())::text::int8
+           CASE WHEN pg_is_in_recovery() THEN '0/0' ELSE pg_current_wal_flush_lsn() END::text
     FROM pg_roles r WHERE r.rolname = current_user
 """
 _PUBLICATION: Final = """
@@ -198,6 +198,8 @@ _COLUMNS: Final = """
     FROM base b JOIN pg_type t ON t.oid = b.type LEFT JOIN pg_type e ON e.oid = t.typelem
     WHERE t.typtype <> 'd' ORDER BY b.attnum
 """
+HORIZON: Final = "SELECT txid_snapshot_xmin(txid_current_snapshot())"
+"""All transactions with a lower number have ended, as the snapshot sees them."""
 _PARTITIONS: Final = """
     WITH RECURSIVE tree AS (
         SELECT i.inhrelid AS oid, i.xmin AS attached, i.cmin::text::int8 AS command
@@ -248,12 +250,13 @@ def slot_log(cursor: Any, slot: str) -> SlotLog | None:
 
 def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot: str) -> CatalogLook:
     """Look at everything that matters to a source. cursor: of a transaction."""
-    [server] = cursor.execute(spoken(_SERVER, cursor.connection.info.server_version)).fetchall()
-    version, wal_level, standby, role, replicates, database, end, horizon = server
+    [server] = cursor.execute(_SERVER).fetchall()
+    version, wal_level, standby, role, replicates, database, end = server
     if version < OLDEST:  # whose catalog has other words
         return CatalogLook(
             version, wal_level, standby, role, replicates, database, Lsn.parse(end).value, None, (), (), None
         )
+    [[horizon]] = cursor.execute(HORIZON).fetchall()
     asked = {one: spoken(one, version) for one in (_PUBLICATION, _TABLES, _COLUMNS, _SLOT)}
     published = cursor.execute(asked[_PUBLICATION], (publication,)).fetchone()
     found: list[PublishedTable] = []

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pyarrow as pa
 
 from tidegauge.errors.postgressource import TableRewritten, TableUnfit
-from tidegauge.sources.postgres.catalog import PublishedTable, partitions_of
+from tidegauge.sources.postgres.catalog import HORIZON, PublishedTable, partitions_of
 from tidegauge.sources.postgres.checks import FOREIGN
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.ranges import RANGE_BYTES, PageRange, conditions, page_ranges, places_of
-from tidegauge.sources.postgres.versions import spoken
 from tidegauge.sources.postgres.wire import TableShape
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ _COLUMNS: Final = """
                    AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))
     FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-_HORIZON: Final = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::int8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def held(connection: psycopg.Connection[Any], table: PublishedTable, columns: pa
     if table.kind != "p":
         part = _stored(connection, table, HeldPart(0, table.schema, table.name, "", ()), names, columns, source)
         return HeldTable(table, columns, key, (part,))
-    [[horizon]] = connection.execute(spoken(_HORIZON, connection.info.server_version)).fetchall()
+    [[horizon]] = connection.execute(HORIZON).fetchall()
     leaves = partitions_of(connection, table.oid)
     parts = []
     for leaf in leaves:

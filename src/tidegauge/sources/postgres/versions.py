@@ -52,7 +52,6 @@ _PUBLISHED: Final = """(
 _SINCE: Final = (
     (130000, "pubviaroot", "false"),
     (130000, "wal_status", "'reserved'"),
-    (130000, "pg_snapshot_xmin(pg_current_snapshot())::text::int8", "txid_snapshot_xmin(txid_current_snapshot())"),
     (150000, "t.attnames::text[]", _ALL_COLUMNS),
     (150000, "t.rowfilter", "NULL"),
     (160000, "false AS made", "a.attgenerated <> '' AS made"),
