@@ -13,9 +13,10 @@ from tests.flow.test_late_outputs import PAST, add, alone, filled, flow_of, with
 from tests.flow.test_paused_outputs import decide
 
 import tidegauge as tg
-from tidegauge.backfill.rate import Limiter, Pacing
+from tidegauge.backfill.rate import Pacing
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.job import portion
+from tidegauge.limiter import Limiter
 
 
 def grants(limiter: Limiter, now: float, *asked: int) -> tuple[Limiter, list[float]]:

@@ -142,8 +142,9 @@ class ArrivingTables:
         streams = {stream: (table, columns[stream]) for stream, table in self.streams.items()}
         folder, at = SourceFolder(str(self._later.files / self._later.attempt)), self._point
         task = SnapshotTask(
-            reader.place, folder, reader.publication, reader.slot, name, at, at, streams, reader.connections
-        )
+            reader.place, folder, reader.publication, reader.slot, name, at, at, streams, reader.connections,
+            reader.rate,
+        )  # fmt: skip
         self._reading = reading = reader.server.reading(task)
         threading.Thread(target=self._read, args=(reading,), name="later rows", daemon=True).start()
 

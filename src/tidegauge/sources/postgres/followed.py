@@ -46,6 +46,8 @@ class ReplicationSetup:
     connections: int
     spill: int | None = None
     """Bytes of a transaction from which on it is written to files; None for `gathering.SPILL`."""
+    rate: int | None = None
+    """Rows a second that first rows are read at, at most."""
     keeps_partitions: bool = False
     """Whether a table goes on when its partitions take their rows along."""
 

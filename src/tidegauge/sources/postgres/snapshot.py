@@ -43,6 +43,7 @@ from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.copying import copied
 from tidegauge.sources.postgres.held import HeldPart, HeldTable, held
 from tidegauge.sources.postgres.keys import kept_keys
+from tidegauge.sources.postgres.pace import RowsPace
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RangesPlan, RowsProgress
 from tidegauge.sources.postgres.ranges import PageRange
@@ -79,7 +80,8 @@ class SnapshotTask:
     """The rows to read. name: of the snapshot. since: where the slot begins. at: the place of the snapshot, which is
     a later one if an earlier attempt was cut off. streams: the table of each stream, and its columns.
 
-    connections: how many read at once, beside the session that holds the tables.
+    connections: how many read at once, beside the session that holds the tables. rate: rows a second that all of them
+    read together at most.
     """
 
     place: DatabasePlace
@@ -91,6 +93,7 @@ class SnapshotTask:
     at: int
     streams: Mapping[str, tuple[PublishedTable, pa.Schema]]
     connections: int
+    rate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ class SnapshotReading:
         self._plans: dict[str, RangesPlan] = {}
         self._by_key: Final[dict[str, list[SnapshotPiece]]] = {}
         self._stopped: Final = threading.Event()
+        self._pace: Final = RowsPace(task.rate)
         self._open: Final[list[psycopg.Connection[Any]]] = []
         self._failures: Final[list[BaseException]] = []
         self.steps: Final = Steps(self._steps())
@@ -243,7 +247,7 @@ class SnapshotReading:
         path = Path(self._task.folder.snapshot, f"{uuid.uuid4().hex}.csv")
         unfinished = path.with_suffix(".part")
         pieces: list[SnapshotPiece] = []
-        start = size = count = 0
+        start = size = count = asked = 0
         with (
             unfinished.open("wb", buffering=_BUFFER) as file,
             explained(self._task.place),
@@ -255,8 +259,12 @@ class SnapshotReading:
                 if size >= PIECE_BYTES:
                     pieces.append(SnapshotPiece(str(path), start, size, count, 0))
                     start, size, count = start + size, 0, 0
-                if self._stopped.is_set():
-                    raise _GivenUp
+                asked += len(rows)
+                if asked >= self._pace.step:
+                    if self._stopped.wait(self._pace.read(asked)):
+                        raise _GivenUp
+                    asked = 0
+            self._stopped.wait(self._pace.read(asked))
             if count:
                 pieces.append(SnapshotPiece(str(path), start, size, count, 0))
             file.flush()

@@ -69,6 +69,8 @@ class PostgresSource:
         folder: where the first rows, and large transactions, wait until all outputs have them. It must outlive the
             driver; on a cluster, all machines must see it. Each source has a folder of its own in it.
         connections: how many read the first rows side by side, 1 to 32. It may be another one at each start.
+        rate: how many first rows a second are read at most, by all connections together. None for any number. It may
+            be another one at each start.
         keep_dropped_partitions: go on when partitions of a partitioned table are dropped, detached or truncated:
             their rows stay, as a history. Otherwise the table ends there. It may be another one at each start.
         metadata: add `_partition` (always `wal`), `_offset` (the place of the commit) and `_timestamp` (its time).
@@ -85,6 +87,7 @@ class PostgresSource:
     slot: str | None = None
     folder: str = "tidegauge-postgres"
     connections: int = 2
+    rate: int | None = None
     keep_dropped_partitions: bool = False
     metadata: bool = False
     owner: tuple[str, str] | None = None
@@ -99,6 +102,8 @@ class PostgresSource:
             self._refuse("slot", self.slot, "a name of lower-case letters, digits and '_'")
         if type(self.connections) is not int or not 1 <= self.connections <= _CONNECTIONS:
             self._refuse("connections", self.connections, f"a number from 1 to {_CONNECTIONS}")
+        if self.rate is not None and (type(self.rate) is not int or self.rate < 1):
+            self._refuse("rate", self.rate, "a number of rows, 1 or more, or None")
         object.__setattr__(self, "tables", tables)
         object.__setattr__(self, "folder", checked_folder(self.folder, source="PostgresSource"))
 
@@ -189,6 +194,7 @@ class PostgresSource:
             columns,
             self._folder,
             self.connections,
+            rate=self.rate,
             keeps_partitions=self.keep_dropped_partitions,
         )
 

@@ -263,8 +263,9 @@ class Replication:
             }
             place, folder, since = reader.place, reader.folder, self._since or self._point
             task = SnapshotTask(
-                place, folder, reader.publication, reader.slot, name, since, self._point, streams, reader.connections
-            )
+                place, folder, reader.publication, reader.slot, name, since, self._point, streams, reader.connections,
+                reader.rate,
+            )  # fmt: skip
             self._reading = self._server.reading(task)
         if self._reading is not None:
             if not self._reading.steps.go_on(until - self._server.monotonic()):
