@@ -23,9 +23,10 @@ Invariant: the columns that a record is read by are durable before the first job
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -43,7 +44,7 @@ from tidegauge.remap.store.columns import all_streams, differences
 from tidegauge.sinks.evolving import Evolving
 from tidegauge.sinks.protocol import OutputId, Replaceable, Table
 from tidegauge.sources.protocol import Evolvable
-from tidegauge.sources.push.source import grows
+from tidegauge.sources.push.source import PushedSource, columns_within, grows, joined_columns, kept_columns
 from tidegauge.sources.scouting import is_telling
 
 __all__ = [
@@ -81,7 +82,12 @@ def declared(flow: FlowSpec, source: str) -> pa.Schema | None:
     if flow.following is not None:
         return None
     may = any(plan.evolution != "strict" for plan in flow.outputs.values() if plan.source == source)
-    return None if may else flow.sources[source].schema
+    return None if may or _tells_later(flow.sources[source]) else flow.sources[source].schema
+
+
+def _tells_later(source: object) -> bool:
+    """Whether a source has streams that take columns on while the flow runs."""
+    return isinstance(source, PushedSource) and source.tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,8 @@ def changed_columns(
     for name, source in flow.sources.items():
         now, known = source.schema, loaded.sources[name]
         before = known.schema
+        if now is not None and before is not None and _tells_later(source):
+            now = kept_columns(before, now)
         if now is not None and before is not None and grows(source):
             now = all_streams(before, now)
             if all(one.endswith(": new") for one in differences(before, now)):
@@ -174,12 +182,16 @@ def _check_shared(flow: FlowSpec, loaded: Loaded, tables: Mapping[str, Table], c
 
 
 def scouted_sources(flow: FlowSpec) -> frozenset[str]:
-    """Return the sources whose records are gone through for further columns before they are bound."""
+    """Return the sources whose further columns are looked for in records, or told of, before these are bound."""
     wanted = {
         plan.source for plan in flow.outputs.values() if plan.evolution != "strict" and plan.channel != "errors"
     }
     own = flow.following is None
-    return frozenset(name for name, source in flow.sources.items() if own and name in wanted and is_telling(source))
+    return frozenset(
+        name
+        for name, source in flow.sources.items()
+        if own and name in wanted and (is_telling(source) or _tells_later(source))
+    )
 
 
 def found_columns(
@@ -197,22 +209,74 @@ def found_columns(
         if known is None or not set(known.names) <= set(all_found.names):
             continue
         now = known
-        for column in all_found:
-            if column.name in known.names and known.field(column.name).equals(column):
-                continue
-            mine = {one.name: one for one in now} | {column.name: column}
-            wanted = pa.schema([mine[one] for one in all_found.names if one in mine])
-            why = _hindrance(flow, loaded, name, now, wanted, columns) or _unfit(flow, name, tables, wanted, columns)
-            if why:
+        source = flow.sources[name]
+        streamed = isinstance(source, PushedSource)
+        each = _streamed(source, known, all_found) if isinstance(source, PushedSource) else _single(known, all_found)
+        for column in each:
+            wanted = column.on(now)
+            why = column.refused or _hindrance(flow, loaded, name, now, wanted, columns)
+            if why := why or _unfit(flow, name, tables, wanted, columns):
                 words.append(f"source {name} has records with {column.name!r} ({column.type}), not read: {why}")
             else:
                 now = wanted
-        if differing := "; ".join(differences(known, now)):
+        said = _differences if streamed else differences
+        if differing := "; ".join(said(known, now)):
             changed[name] = now
             words.append(f"source {name} has other columns, from epoch {loaded.flow.upper} on: {differing}")
         if not now.equals(all_found):
             passed_over[name] = all_found
     return ChangedColumns(changed, tuple(words), passed_over)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundColumn:
+    """A column that records have, or one with other fields within. on: returns the columns of a source with it.
+
+    refused: why it is not to be taken on, whatever the outputs say.
+    """
+
+    name: str
+    type: pa.DataType
+    on: Callable[[pa.Schema], pa.Schema]
+    refused: str = ""
+
+
+def _single(known: pa.Schema, found: pa.Schema) -> Iterator[_FoundColumn]:
+    """Yield the columns that are new among those found, or have other fields within."""
+    for column in found:
+        if column.name not in known.names or not known.field(column.name).equals(column):
+            yield _FoundColumn(column.name, column.type, partial(_with, column, found.names))
+
+
+def _with(column: pa.Field, order: Sequence[str], now: pa.Schema) -> pa.Schema:
+    mine = {one.name: one for one in now} | {column.name: column}
+    return pa.schema([mine[one] for one in order if one in mine])
+
+
+def _streamed(source: PushedSource, known: pa.Schema, found: pa.Schema) -> Iterator[_FoundColumn]:
+    """Yield the columns that are new within streams."""
+    for stream in (one for one in known.names if one in found.names):
+        own = columns_within(known, stream)
+        taken = {} if own is None else {name.lower(): name for name in own.names}
+        for column in columns_within(found, stream) or ():
+            if taken.get(column.name.lower()) == column.name:
+                continue
+            alike = taken.setdefault(column.name.lower(), column.name)
+            on = partial(joined_columns, further={stream: pa.schema([column])})
+            why = "" if alike == column.name else f"{alike!r} is the same name, in another case"
+            why = why or source.refused(stream, column.name)
+            yield _FoundColumn(f"{stream}.{column.name}", column.type, on, why)
+
+
+def _differences(before: pa.Schema, now: pa.Schema) -> list[str]:
+    """Return what differs, for people: of a stream with further columns these alone."""
+    found = list[str]()
+    for said in differences(before, now):
+        stream = said.partition(":")[0]
+        old, new = (columns_within(one, stream) if stream in one.names else None for one in (before, now))
+        within = [] if old is None or new is None else differences(old, new)
+        found += [f"{stream}.{one}" for one in within] or [said]
+    return found
 
 
 def _unfit(flow: FlowSpec, name: str, tables: Mapping[str, Table], now: pa.Schema, columns: OutputColumns) -> str:

@@ -80,10 +80,12 @@ class Pushing:
         env: Env,
         spawn: Spawn,
         going: Callable[[], bool],
+        taking_on: Collection[str] = (),
     ) -> None:
         """Build the reader of each source in a scope of its own.
 
-        live: the sources that are asked how far they are. limits: the epochs at which outputs end.
+        live: the sources that are asked how far they are. limits: the epochs at which outputs end. taking_on: the
+        sources whose further columns outputs take on.
         """
         for name, kept in self.pieces.items():
             uppers = self._uppers(flow, name)
@@ -106,6 +108,8 @@ class Pushing:
                     spawn=spawn,
                     going=going,
                     left_behind=partial(self._leave, flow, name),
+                    takes_on=name in taking_on,
+                    passed_over=flow.passed_over.get(name),
                 )
             )
             with worker.dataflow(f"{flow.spec.name}/{name}", order=GAUGE) as scope:

@@ -116,9 +116,10 @@ def render(
     held = {name: range(first[name], table.upper) for name, table in flow.tables.items()}
     seen = SeenTables(flow.store, flow.lease, empty=empty)
 
+    taking_on = scouted_sources(spec) & set(live)
     scouts = {
         name: partial(scouted, name, spec.sources[name], passed_over=flow.passed_over.get(name))
-        for name in scouted_sources(spec) & news.keys()
+        for name in taking_on & news.keys()
     }
     history = OncePerSpan(partial(flow.store.history, spec.name), env)
 
@@ -151,7 +152,7 @@ def render(
                 spawn=tell,
             ).capture(answers, progress=False)
 
-    pushing.connect(worker, flow, live=live, limits=limits, env=env, spawn=spawn, going=ticking)
+    pushing.connect(worker, flow, live=live, limits=limits, env=env, spawn=spawn, going=ticking, taking_on=taking_on)
     acknowledgements |= pushing.acknowledgements
 
     with worker.dataflow(spec.name, order=INT) as scope:
@@ -176,7 +177,7 @@ def render(
                     held=board.held,
                     ticking=ticking,
                     watcher=board,
-                    columned={name: partial(columned, name) for name in scouts},
+                    columned={name: partial(columned, name) for name in taking_on},
                     derived={name: source for name, source in spec.derived.items() if name in going_on},
                 ),
             )

@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegauge.evolution import filled
+from tidegauge.job.functions import channel_of, columns_of
 from tidegauge.leftout import LEFT
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.protocol import OnBadRecord, RangeReader
@@ -40,9 +41,10 @@ class Columned:
 
     def read(self, split: Any, bad: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split."""
+        columns = columns_of(self.schema, channel_of(split))
         for batch in self.source.read(split, bad):
             marked = LEFT in batch.schema.names
-            yield filled(batch, self.schema.append(batch.schema.field(LEFT)) if marked else self.schema)
+            yield filled(batch, columns.append(batch.schema.field(LEFT)) if marked else columns)
 
 
 def by_columns(slices: Sequence[Slice], bound: Bound) -> list[tuple[pa.Schema | None, list[Slice]]]:

@@ -4,11 +4,14 @@ The oracle is the database: after each transaction its tables are read, together
 epoch whose frontier lies at such a place the tables by key must have exactly these rows. Where transactions ran side
 by side nothing is known of the moments between; but each leaves the sum over both tables alone, so the sum must be
 right at every epoch: half a transaction would show.
+
+Where tables grow, some transactions add columns in their midst, and rows have values in them from then on.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from tests.postgres import Server
 from tests.sources.database.followed import shown
@@ -47,6 +51,8 @@ class Machine:
     known: list[tuple[int, int, State]] = field(default_factory=list)
     """Before, after, and the state: it was there from some place between them on."""
     fresh: int = 1000
+    grows: bool = False
+    """Whether columns are added."""
 
     def begin(self) -> None:
         for table, full in (("alpha", True), ("beta", False)):
@@ -62,17 +68,43 @@ class Machine:
         return Lsn.parse(str(self.shop.ask("SELECT pg_current_wal_flush_lsn()")[0][0])).value
 
     def state(self) -> State:
+        more = ", jsonb_strip_nulls(to_jsonb(t) - ARRAY['id', 'n', 'word', 'large'])" if self.grows else ""
         return {
-            table: self.shop.ask(f"SELECT id, n, word, md5(large) FROM {table} ORDER BY id")
+            table: self.shop.ask(f"SELECT id, n, word, md5(large){more} FROM {table} t ORDER BY id")
             for table in driver.TABLES
         }
+
+    def held(self, rows: pa.Table) -> list[tuple[Any, ...]]:
+        """The rows of a table of the flow, as `state` has them."""
+        known = ["id", "n", "word", "large"]
+        more = [one for one in rows.column_names if one.startswith("more") and self.grows]
+        found: list[tuple[Any, ...]] = []
+        for row in rows.select([*known, *more]).to_pylist():
+            values = {name: row[name] for name in more if row[name] is not None}
+            found.append((*shown(row), values) if self.grows else shown(row))
+        return sorted(found, key=lambda row: int(row[0]))
 
     def alone(self) -> None:
         """One transaction, with nobody beside it."""
         before = self.at()
         with psycopg.connect(self.shop.address) as connection:
             self.change(connection, self.dice)
+            if self.grows and self.dice.random() < 0.3:
+                self.grow(connection)
         self.known.append((before, self.at(), self.state()))
+
+    def grow(self, connection: psycopg.Connection[Any]) -> None:
+        """Add a column, and go on with values in some of those that were added, in the same transaction."""
+        run: Callable[..., Any] = connection.execute
+        self.fresh += 1
+        table, name = self.dice.choice(driver.TABLES), f"more{self.fresh}"
+        again = "" if table == "alpha" else ", large = NULL"
+        some = f"WHERE id IN (SELECT id FROM {table} ORDER BY random() LIMIT 3)"
+        run(f"ALTER TABLE {table} ADD COLUMN {name} {self.dice.choice(['bigint', 'text'])}")
+        for value in (1, 2):
+            run(f"UPDATE {table} SET {name} = {value}{again} {some}")
+            self._move(connection, self.dice)
+        run(f"INSERT INTO {table} (id, n, {name}) VALUES ({self.fresh}, 0, 7)")
 
     def together(self) -> None:
         """Some transactions side by side. Those that get into each other's way go, as they do."""
@@ -169,10 +201,7 @@ def check(machine: Machine, flow: tg.Dataflow) -> tuple[int, int]:
     for record, _ in tg.epochs(flow):
         frontier = frontiers[record.epoch]
         try:
-            held = {
-                table: tg.read_arrow(flow, table, as_of=record.epoch).select(["id", "n", "word", "large"])
-                for table in driver.TABLES
-            }
+            held = {table: tg.read_arrow(flow, table, as_of=record.epoch) for table in driver.TABLES}
         except EpochReplaced:
             continue
         if not any(rows.num_rows for rows in held.values()):
@@ -182,7 +211,7 @@ def check(machine: Machine, flow: tg.Dataflow) -> tuple[int, int]:
         summed += 1
         states = possible(machine.known, frontier)
         if states is not None:
-            found = {table: sorted(map(shown, held[table].to_pylist())) for table in driver.TABLES}
+            found = {table: machine.held(held[table]) for table in driver.TABLES}
             assert found in states, f"epoch {record.epoch} at {Lsn(frontier)}"
             exact += 1
     return exact, summed
@@ -196,16 +225,19 @@ def bound(flow: tg.Dataflow) -> dict[int, int]:
     return {epoch: table.frontier_at(epoch)[WAL] for epoch in range(table.upper)}
 
 
-def play(server: Server, root: Path, seed: int, rounds: int, *, kill_server: bool) -> tuple[int, int]:
-    machine = Machine(Shop(server, root), random.Random(seed))
+def play(
+    server: Server, root: Path, seed: int, rounds: int, *, kill_server: bool, grows: bool = False
+) -> tuple[int, int]:
+    machine = Machine(Shop(server, root), random.Random(seed), grows=grows)
     machine.begin()
+    env = {**os.environ, **({"GROWS": "yes"} if grows else {})}
     shop, dice = machine.shop, machine.dice
     command = [sys.executable, "-m", "tests.sources.postgres.driver", str(root), shop.dsn, shop.slot]
     for turn in range(rounds):
-        running = subprocess.Popen([*command, "on"])
+        running = subprocess.Popen([*command, "on"], env=env)
         try:
             if turn == 0:
-                eventually(lambda: (root / "pg" / "machine" / "db" / "stream.json").exists())
+                eventually(lambda: stream(root) is not None and (not grows or bool(stream(root).get("point"))))
             for _ in range(dice.randint(2, 8)):
                 machine.together() if dice.random() < 0.3 else machine.alone()
                 if dice.random() < 0.4:
@@ -218,11 +250,19 @@ def play(server: Server, root: Path, seed: int, rounds: int, *, kill_server: boo
         finally:
             running.send_signal(signal.SIGKILL)
             running.wait()
-    subprocess.run([*command, "caught-up"], check=True, timeout=180)
-    flow = driver.make(root, shop.dsn, shop.slot)
-    final = {table: sorted(map(shown, shop_rows(flow, table))) for table in driver.TABLES}
+    subprocess.run([*command, "caught-up"], check=True, timeout=180, env=env)
+    flow = driver.make(root, shop.dsn, shop.slot, schema="add" if grows else "strict")
+    final = {table: machine.held(tg.read_arrow(flow, table)) for table in driver.TABLES}
     assert final == machine.state()
     return check(machine, flow)
+
+
+def stream(root: Path) -> Any:
+    """Where the flow's stream begins, None before that is known."""
+    try:
+        return json.loads((root / "pg" / "machine" / "db" / "stream.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def told(root: Path) -> int:
@@ -233,15 +273,19 @@ def told(root: Path) -> int:
         return 0
 
 
-def shop_rows(flow: tg.Dataflow, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = tg.read_arrow(flow, table).select(["id", "n", "word", "large"]).to_pylist()
-    return found
-
-
 def test_random_transactions_are_the_database_s_at_each_epoch(logical: Server, tmp_path: Path) -> None:
     exact, summed = play(logical, tmp_path, 1, 2, kill_server=False)
     assert exact >= 3
     assert summed >= exact
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_tables_that_grow_are_the_database_s_at_each_epoch_whoever_is_killed(
+    seed: int, own_logical: Server, tmp_path: Path
+) -> None:
+    exact, _ = play(own_logical, tmp_path, seed, 4, kill_server=True, grows=True)
+    assert exact >= 3
 
 
 @pytest.mark.long

@@ -21,14 +21,18 @@ LogStart(how='make', lsn=0)
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
+
+import pyarrow as pa
 
 from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.folder import LogBeginning
+from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of
 
-__all__ = ["ConnectionFacts", "LogStart", "begun", "known_here"]
+__all__ = ["ConnectionFacts", "LogStart", "begun", "first_rows", "known_here"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,3 +92,31 @@ def begun(facts: ConnectionFacts, record: LogBeginning | None) -> LogStart:
 
 def _lost(facts: ConnectionFacts, lsn: int, detail: str) -> SnapshotLost:
     return SnapshotLost(source=facts.source, lsn=str(Lsn(lsn)), detail=detail)
+
+
+def first_rows(record: LogBeginning, streams: Collection[str]) -> list[tuple[str, pa.RecordBatch]]:
+    """Return the pieces of a snapshot, at the last place before the slot's first."""
+    return [
+        (
+            stream,
+            batch_of(
+                [
+                    Chunk(
+                        record.point - 1,
+                        record.at,
+                        SNAPSHOT,
+                        record.shapes[stream],
+                        piece.first,
+                        piece.count,
+                        data=piece.without.encode(),
+                        file=piece.file,
+                        start=piece.start,
+                        size=piece.size,
+                    )
+                ]
+            ),
+        )
+        for stream, pieces in record.pieces.items()
+        if stream in streams
+        for piece in pieces
+    ]

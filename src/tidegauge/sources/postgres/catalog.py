@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegauge.remap.fromtime.lsn import Lsn
+from tidegauge.sources.postgres.growth import TableGrowth, growth
 from tidegauge.sources.postgres.types import ARRAY
 from tidegauge.sources.postgres.versions import OLDEST, spoken
 
@@ -89,6 +90,7 @@ class PublishedTable:
 
     published: the columns that the publication has, None where it lacks the table. filtered: the condition on rows.
     partitions: those that have its rows. via: the table in whose name a partition's changes come, "" for its own.
+    growth: what tells whether columns that come to it may be taken on.
     """
 
     oid: int
@@ -103,6 +105,7 @@ class PublishedTable:
     columns: tuple[ServerColumn, ...]
     partitions: tuple[TablePartition, ...] = ()
     via: str = ""
+    growth: TableGrowth | None = None
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -270,9 +273,9 @@ def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot:
         columns = tuple(_column(*one) for one in cursor.execute(asked[_COLUMNS], (oid,)).fetchall())
         whole = None if attributes is None else tuple(attributes)
         leaves = partitions_of(cursor, oid) if kind == "p" else ()
-        found.append(
-            PublishedTable(oid, schema, name, kind, identity, key, readable, whole, condition, columns, leaves, via)
-        )
+        grown = growth(cursor, publication, oid, version)
+        facts = (kind, identity, key, readable, whole, condition)
+        found.append(PublishedTable(oid, schema, name, *facts, columns, leaves, via, grown))
     there = cursor.execute(asked[_SLOT], (slot,)).fetchone()
     return CatalogLook(
         version=version,

@@ -22,7 +22,7 @@ Invariant: the rows of chunks depend on the changes alone, not on how these were
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -101,10 +101,17 @@ def batch_of(chunks: Sequence[Chunk]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
-def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_record: OnBadRecord) -> pa.RecordBatch:
+def decoded(
+    records: pa.RecordBatch,
+    columns: pa.Schema,
+    table: str,
+    on_bad_record: OnBadRecord,
+    lacks: tuple[str, ...] = (),
+) -> pa.RecordBatch:
     """Return the rows of records of one stream, in these columns, in the order of the records.
 
-    With a column of marks behind them where some row leaves out a value (`tidegauge.leftout`).
+    With a column of marks behind them where some row leaves out a value (`tidegauge.leftout`). lacks: columns that
+    came after all of these records.
 
     Raises `TableChanged` and `SourceTableTruncated`, once all bad records are told; `ReplicationBroken`,
     `PieceUnreadable`.
@@ -112,12 +119,14 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
     wanted = {field.name: field.type for field in columns if field.name not in OURS}
     parts: list[pa.RecordBatch] = []
     over: TableChanged | SourceTableTruncated | None = None
-    for kind, shape, run in runs(records):
+    for kind, text, run in runs(records):
         try:
+            shape = TableShape.decoded(text)
             if kind == KEPT:
-                parts += [decoded(one, columns, table, on_bad_record) for one in _kept(run)]
+                parts += [decoded(one, columns, table, on_bad_record, shape.lacks) for one in _kept(run)]
                 continue
-            parts.append(_rows(run, TableShape.decoded(shape), kind, wanted, columns, table, on_bad_record))
+            shape = replace(shape, lacks=shape.lacks or lacks)
+            parts.append(_rows(run, shape, kind, wanted, columns, table, on_bad_record))
         except (TableChanged, SourceTableTruncated) as error:
             over = over or error
     if over is not None:
@@ -142,6 +151,8 @@ def _rows(
         raise SourceTableTruncated(table=table, lsn=str(Lsn(int(lsns[0]))))
     if kind == ENDED:
         raise TableChanged(table=table, detail=records["_data"][0].as_py().decode())
+    later = {name: type_ for name, type_ in wanted.items() if name in shape.lacks and name not in shape.columns}
+    wanted = {name: type_ for name, type_ in wanted.items() if name not in later}
     if gone := [name for name in wanted if name not in shape.columns]:
         detail = f"it has no column {gone[0]!r} at {Lsn(int(lsns[0]))}; it has {', '.join(shape.columns)}"
         raise TableChanged(table=table, detail=detail)
@@ -164,6 +175,7 @@ def _rows(
             at = int(lsns[record[one.index]])
             on_bad_record(BadRecord(WAL, at, raw, one.code, one.message, left_out=one.left_out))
     taken = pa.array(of)
+    made |= {name: pa.nulls(len(of), type_) for name, type_ in later.items()}
     made["_partition"] = pa.repeat(pa.scalar(WAL, pa.string()), len(of))
     made["_offset"] = records["_offset"].take(taken)
     made["_timestamp"] = records["_at"].take(taken).cast(TIMESTAMP)

@@ -6,7 +6,8 @@ Each table is a stream. All of them share one clock, the place in the server's l
 commit. So a transaction is in one epoch, over all its tables.
 
 Invariants. The configuration is a value: the columns are looked up once, when the flow is declared first, and kept in
-the source's folder. The server's publication and tables are never changed, and its slot alone is made.
+the source's folder. Those that tables get later are told of by their changes (`further`). The server's publication
+and tables are never changed, and its slot alone is made.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from tidegauge.sources.database.declaring import (
     stream_columns,
 )
 from tidegauge.sources.database.folder import SourceFolder
-from tidegauge.sources.database.records import filed_bytes
+from tidegauge.sources.database.records import OURS, filed_bytes
 from tidegauge.sources.postgres.catalog import look, slot_log
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
 from tidegauge.sources.postgres.chunks import decoded
 from tidegauge.sources.postgres.followed import ReplicationSetup
+from tidegauge.sources.postgres.further import refused
 from tidegauge.sources.postgres.later import joined_places
 from tidegauge.sources.postgres.server import DistantServer
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
@@ -163,7 +165,7 @@ class PostgresSource:
 
     def connect(self, start: Frontier, bound: Bound) -> Replication:
         """Return a subscription from a place in the log on. See `Replication` for what it raises."""
-        return Replication(self.setup, start, bound)
+        return Replication(replace(self.setup, columns=self._followed(bound.schema)), start, bound)
 
     def held_back(self) -> HeldBack | None:
         """Return how much of the log the slot keeps, None where there is no slot, or it is lost. Asks the server."""
@@ -173,8 +175,17 @@ class PostgresSource:
 
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of chunks. A change with a value that has no place in its column is a bad record."""
-        table = ".".join(_name(stream))
-        return decoded(batch, self.streams[stream], table, on_bad_record)
+        return self.decode_by(stream, batch, self.streams[stream], on_bad_record)
+
+    def decode_by(
+        self, stream: str, batch: pa.RecordBatch, columns: pa.Schema, on_bad_record: OnBadRecord
+    ) -> pa.RecordBatch:
+        """Return the rows of chunks in these columns."""
+        return decoded(batch, columns, ".".join(_name(stream)), on_bad_record)
+
+    def refused(self, stream: str, column: str) -> str:
+        """Return why a column that came to a table is not taken on, "" if it may be."""
+        return refused(self._folder, ".".join(_name(stream)), column)
 
     def beside(self, batch: pa.RecordBatch) -> int:
         """Return the bytes of files that the decoding of chunks reads."""
@@ -211,6 +222,15 @@ class PostgresSource:
         if self.slot is not None:
             return self.slot
         return re.sub(r"[^a-z0-9_]", "_", "_".join(["tidegauge", *(self.owner or ())]).lower())[:_LONGEST]
+
+    def _followed(self, bound: pa.Schema | None) -> Mapping[str, pa.Schema]:
+        """Return the columns of tables: those that they were declared with, and those that were taken on."""
+        columns = dict(self._columns())
+        for stream in self.tables:
+            if bound is not None and stream in bound.names:
+                own = [one for one in bound.field(stream).type if one.name not in OURS]
+                columns[".".join(_name(stream))] = pa.schema(own)
+        return columns
 
     def _columns(self) -> Mapping[str, pa.Schema]:
         return first_declared(self._folder, [".".join(_name(stream)) for stream in self.tables], self._look)

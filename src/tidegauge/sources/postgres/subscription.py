@@ -16,7 +16,7 @@ later and not say so. It is told of nothing but what `acknowledge` says, however
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -30,11 +30,12 @@ from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import LogBeginning
 from tidegauge.sources.database.records import together
-from tidegauge.sources.postgres.beginning import ConnectionFacts, begun
+from tidegauge.sources.postgres.beginning import ConnectionFacts, begun, first_rows
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
 from tidegauge.sources.postgres.checks import PLUGIN, check_slot
-from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of
+from tidegauge.sources.postgres.chunks import batch_of
 from tidegauge.sources.postgres.followed import ReplicationSetup
+from tidegauge.sources.postgres.further import FurtherColumns
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.joining import JoiningTables
 from tidegauge.sources.postgres.progress import RowsProgress
@@ -89,6 +90,8 @@ class Replication:
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
             self._joining = JoiningTables(reader, self.identity, bound.incarnation)
             self._partitions = self._joining.partitions
+            self._further = FurtherColumns(reader, self.identity, bound.incarnation, bound.frontier[WAL])
+            self._further.seen(found.tables)
             self._late = self._joining.later(record if same else None)
             if record is not None and same and record.point:
                 self._joining.take_out(record, bound.frontier[WAL])
@@ -190,7 +193,7 @@ class Replication:
         later = {stream: self._table(stream) for stream in self._late if self._reader.tables[stream] in self._tables}
         self._sender.start(reader.publication, min(self._confirmed, lsn))  # all that it has: see `witness`
         with self._server.looking() as look:
-            found = look(reader.publication, [], reader.slot)
+            found = look(reader.publication, list(reader.tables.values()), reader.slot)
         slot = None if found.slot is None else replace(found.slot, active=None)  # it is we who read it
         check_slot(reader.place.shown, reader.slot, slot, found.database, needed=needed, told=reader.folder.told())
         begins = min(lsn, lsn if found.slot is None else found.slot.confirmed)
@@ -201,6 +204,8 @@ class Replication:
         places = self._joining.places(lsn, later)
         self._gathering = Gathering(streams, lsn, reader.folder.spill, self._oids, comparing, places, reader.spill)
         self._joining.arrive(later, max(self._end, lsn))
+        coming = {name for name, stream in self._names.items() if stream in self._late} - self._joining.oids.keys()
+        self._further.begin(table for table in found.tables if str(table) not in coming)
         self._given_to, self._remembering = lsn, GivenTransactions(witness)
         self._sender.tell(self._flushed, self._flushed, now=True)
 
@@ -257,6 +262,7 @@ class Replication:
             if made is None:
                 return None
             self._point, name = made
+            self._further.begin(reader.see().tables, anew=True)  # what came before this look is not in the rows
             streams = {
                 stream: (self._table(stream), reader.columns[".".join(place)])
                 for stream, place in reader.tables.items()
@@ -288,7 +294,8 @@ class Replication:
             return None
         self._begin(found.point)
         self._end = max(self._end, found.point)
-        return self._received(_snapshot(found, set(reader.tables) - self._late), found.point)
+        rows = first_rows(found, set(reader.tables) - self._late)
+        return self._received(self._further.marked(rows), found.point)
 
     def _table(self, stream: str) -> PublishedTable:
         return self._tables[self._reader.tables[stream]]
@@ -333,7 +340,9 @@ class Replication:
                 self._oids = {**self._oids, **self._joining.oids}
                 if self._remembering is not None:
                     self._remembering.join(one.oid for one in joined)
-            later = self._joining.given(gathering)
+                names = {one.table for one in joined}
+                self._further.begin((one for one in self._reader.see().tables if str(one) in names), anew=True)
+            later = self._further.marked(self._joining.given(gathering))
             ends = dict(gathering.unsaid)
             if self._changed_by <= gathering.reached:  # all that the table had has come
                 ends |= {self._names[table]: detail for table, detail in self._changed.items()}
@@ -343,15 +352,14 @@ class Replication:
         if self._remembering is not None:
             self._remembering.add(gathering.reached, gathering.last)
         self._end = max(self._end, gathering.reached)
-        batches = later + [
-            (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in together(chunks)
-        ]
+        taken = {stream: self._further.gone_through(stream, chunks) for stream, chunks in gathering.taken().items()}
+        batches = later + [(stream, batch_of(run)) for stream, chunks in taken.items() for run in together(chunks)]
         return self._received(batches, gathering.reached)
 
     def _received(self, batches: Sequence[tuple[str, pa.RecordBatch]], reached: int) -> Received:
         """Return records, up to a place. While tables are on their way, more is to come beyond the log's end."""
         end = self._end + self._joining.coming
-        return Received(tuple(batches), Frontier({WAL: reached}), Frontier({WAL: end}))
+        return Received(tuple(batches), Frontier({WAL: reached}), Frontier({WAL: end}), self._further.told)
 
     def _look_again(self) -> None:
         """See now and then that the tables are still published, and are still those that were declared."""
@@ -359,31 +367,4 @@ class Replication:
             self._looked_at = self._server.monotonic()
             found = self._reader.see()
             self._changed, self._changed_by = self._reader.check(found, self._oids, self._partitions), found.end
-
-
-def _snapshot(record: LogBeginning, streams: Collection[str]) -> list[tuple[str, pa.RecordBatch]]:
-    """Return the pieces of a snapshot, at the last place before the slot's first."""
-    return [
-        (
-            stream,
-            batch_of(
-                [
-                    Chunk(
-                        record.point - 1,
-                        record.at,
-                        SNAPSHOT,
-                        record.shapes[stream],
-                        piece.first,
-                        piece.count,
-                        data=piece.without.encode(),
-                        file=piece.file,
-                        start=piece.start,
-                        size=piece.size,
-                    )
-                ]
-            ),
-        )
-        for stream, pieces in record.pieces.items()
-        if stream in streams
-        for piece in pieces
-    ]
+            self._further.seen(found.tables)

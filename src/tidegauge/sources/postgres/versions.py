@@ -54,6 +54,7 @@ _SINCE: Final = (
     (130000, "wal_status", "'reserved'"),
     (150000, "t.attnames::text[]", _ALL_COLUMNS),
     (150000, "t.rowfilter", "NULL"),
+    (150000, "r.prattrs IS NOT NULL", "false"),
     (160000, "false AS made", "a.attgenerated <> '' AS made"),
     (180000, "p.pubgencols", "'n'"),
 )

@@ -58,7 +58,8 @@ class Begin:
 class TableShape:
     """A table as it was when a change was made. oid: the server's number of it. columns: in the order of changes.
 
-    keys: those of its replica identity.
+    keys: those of its replica identity. types: of each column, the server's number of its type, and the modifier.
+    lacks: columns that came to the table after the change, so its rows have null in them.
     """
 
     oid: int
@@ -66,6 +67,8 @@ class TableShape:
     table: str
     columns: tuple[str, ...]
     keys: tuple[str, ...] = ()
+    types: tuple[tuple[int, int], ...] = ()
+    lacks: tuple[str, ...] = ()
 
     def encoded(self) -> str:
         """Return it as text, to travel with the changes.
@@ -73,17 +76,21 @@ class TableShape:
         >>> TableShape.decoded(TableShape(7, "public", "orders", ("id",)).encoded()).columns
         ('id',)
         """
-        return json.dumps([self.oid, self.schema, self.table, self.columns, self.keys])
+        return json.dumps(
+            [self.oid, self.schema, self.table, self.columns, self.keys, self.types, self.lacks],
+            separators=(",", ":"),
+        )
 
     @classmethod
     def decoded(cls, text: str) -> TableShape:
-        """Return the shape that a text says; an earlier version kept no keys.
+        """Return the shape that a text says; earlier versions kept no keys, and no types.
 
         >>> TableShape.decoded('[7, "public", "orders", ["id"]]').keys
         ()
         """
-        oid, schema, table, columns, *keys = json.loads(text)
-        return cls(oid, schema, table, tuple(columns), *map(tuple, keys))
+        oid, schema, table, columns, *others = json.loads(text)
+        keys, types, lacks = (*others, (), (), ())[:3]
+        return cls(oid, schema, table, tuple(columns), tuple(keys), tuple(map(tuple, types)), tuple(lacks))
 
 
 def begin_of(message: bytes) -> Begin:
@@ -102,7 +109,7 @@ def relation_of(message: bytes) -> TableShape:
 
     >>> message = b"R" + struct.pack(">I", 16384) + b"public\\0orders\\0d" + struct.pack(">h", 1)
     >>> relation_of(message + b"\\1id\\0" + struct.pack(">Ii", 20, -1))
-    TableShape(oid=16384, schema='public', table='orders', columns=('id',), keys=('id',))
+    TableShape(oid=16384, schema='public', table='orders', columns=('id',), keys=('id',), types=((20, -1),), lacks=())
     """
     try:
         (oid,) = struct.unpack_from(">I", message, 1)
@@ -110,13 +117,14 @@ def relation_of(message: bytes) -> TableShape:
         table, at = _text(message, at)
         (count,) = struct.unpack_from(">h", message, at + 1)
         at += 3
-        columns, keys = [], []
+        columns, keys, types = [], [], []
         for _ in range(count):
             flags = message[at]
             name, at = _text(message, at + 1)
             columns.append(name)
             if flags & _KEY:
                 keys.append(name)
+            types.append(_COLUMN.unpack_from(message, at))
             at += _COLUMN.size
     except (struct.error, ValueError, IndexError) as error:
         raise ReplicationBroken(message=_shown(message), problem=str(error)) from error
@@ -124,7 +132,7 @@ def relation_of(message: bytes) -> TableShape:
         raise ReplicationBroken(
             message=_shown(message), problem=f"it has {len(message)} bytes, and {at} were expected"
         )
-    return TableShape(oid, schema or "pg_catalog", table, tuple(columns), tuple(keys))
+    return TableShape(oid, schema or "pg_catalog", table, tuple(columns), tuple(keys), tuple(types))
 
 
 def truncated(message: bytes) -> list[int]:

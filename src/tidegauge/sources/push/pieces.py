@@ -33,7 +33,7 @@ from tidegauge.errors.push import PieceUnreadable, StagingFull
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.protocol import Split
 from tidegauge.sources.push.protocol import DecodedBeside
-from tidegauge.sources.push.source import PushedSource, PushedSplit, StreamRows
+from tidegauge.sources.push.source import PushedSource, PushedSplit, StreamRows, columns_within
 
 __all__ = ["MEMORY", "MOST", "PIECE", "Pieces", "pieces"]
 
@@ -145,7 +145,7 @@ class Pieces:
         self.failed = error
         self._wake()
 
-    def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:  # noqa: ARG002 - as `Source.plan`
+    def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Return the pieces of the epochs of these slices. Raises why the source failed where one is not complete."""
         ranges: dict[int, list[tuple[str, int, int]]] = {}
         for piece in slices:
@@ -154,7 +154,7 @@ class Pieces:
             if max(ranges) >= self.upper:
                 raise self.failed or PieceUnreadable(path=f"epoch {max(ranges)}", detail="it has not come whole")
             return [
-                self._split(epoch, tuple(ranges[epoch]), stream, piece)
+                self._split(epoch, tuple(ranges[epoch]), stream, piece, columns_within(bound.schema, stream))
                 for epoch in sorted(ranges)
                 for stream, found in self._kept.get(epoch, {}).items()
                 for piece in found
@@ -196,7 +196,14 @@ class Pieces:
         source = self.source.source
         return source.beside(batch) if isinstance(source, DecodedBeside) else 0
 
-    def _split(self, epoch: int, ranges: tuple[tuple[str, int, int], ...], stream: str, piece: _Piece) -> PushedSplit:
+    def _split(
+        self,
+        epoch: int,
+        ranges: tuple[tuple[str, int, int], ...],
+        stream: str,
+        piece: _Piece,
+        columns: pa.Schema | None,
+    ) -> PushedSplit:
         self._close(piece)
         partition, lower, upper = ranges[0]
         return PushedSplit(
@@ -209,6 +216,7 @@ class Pieces:
             ranges=ranges,
             data=piece.data,
             path=piece.path,
+            columns=columns,
         )
 
     def _close(self, piece: _Piece) -> None:

@@ -23,7 +23,7 @@ exception ends the flow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ __all__ = [
     "PushSource",
     "Received",
     "Subscription",
+    "TellsColumns",
 ]
 
 
@@ -56,11 +57,14 @@ class Received:
     connection either: where it does, upstream has lost records, and the source fails. If you are told it seldom, take
     what came since on this connection into it, but never the `start`. If a copy may answer that lags behind, raise a
     transient error until it has caught up.
+
+    further: the columns that records have besides those of their stream, by stream; see `TellsColumns`.
     """
 
     batches: Sequence[tuple[str, pa.RecordBatch]]
     frontier: Frontier
     end: Frontier | None = None
+    further: Mapping[str, pa.Schema] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -189,4 +193,25 @@ class DecodedBeside(DecodedLater, Protocol):
 
     def beside(self, batch: pa.RecordBatch) -> int:
         """Return the bytes of files that decoding a batch that was received reads: it is work that is dealt out."""
+        ...
+
+
+@runtime_checkable
+class TellsColumns(DecodedLater, Protocol):
+    """A push source that gives raw records of several streams, which take columns on while the flow runs.
+
+    A subscription that receives records with columns which `bound.schema` does not have at its connection tells of
+    these with the records, or before, as long as the first such record is not bound, and again in every receipt from
+    then on (`Received.further`). The flow is opened anew before it binds them. The next connection has those that
+    were taken on in `bound.schema`; the others are ignored. Records from before a column have null in it.
+    """
+
+    def refused(self, stream: str, column: str) -> str:
+        """Return why a column that was told of is not to be taken on, "" where it may be. Asks no upstream."""
+        ...
+
+    def decode_by(
+        self, stream: str, batch: pa.RecordBatch, columns: pa.Schema, on_bad_record: OnBadRecord
+    ) -> pa.RecordBatch:
+        """Return the rows of a batch in these columns: those that its stream had when its records were bound."""
         ...

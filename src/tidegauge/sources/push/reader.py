@@ -18,7 +18,8 @@ Nothing is acknowledged before a call on the connection has passed the checks: a
 older backup would delete what it appended since.
 
 The remap operator asks how far the source is, by the sweep, as it asks any source. The reader answers at once, in the
-worker's thread: `answer`.
+worker's thread: `answer`. Where records have columns that the source does not have yet, the answer says so, and the
+flow is opened anew before they are bound (`flow.columns`): as for sources that are scouted.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
+
+import pyarrow as pa
 
 from tidegauge.dataflow import EventQueue, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
 from tidegauge.env import Env, Spawn
@@ -42,7 +45,7 @@ from tidegauge.remap.round import Answer
 from tidegauge.sources.push.law import AT_ONCE, lawful, still_there
 from tidegauge.sources.push.pieces import MEMORY, Pieces
 from tidegauge.sources.push.protocol import DecodedLater, Received, Subscription
-from tidegauge.sources.push.source import PushedSource, StreamRows
+from tidegauge.sources.push.source import PushedSource, StreamRows, joined_columns
 from tidegauge.sources.reader import Owed
 from tidegauge.sources.sweep import backoff
 
@@ -69,7 +72,8 @@ class PushSetup:
     start: where it begins. bound: the durable knowledge about the source. mints: whether new records are
     bound; otherwise the source is read up to the bound frontier. confirm: raises when this driver is no longer to
     acknowledge. going: whether to receive anything. left_behind: hears that upstream no longer has `start`, and says
-    whether other outputs go on without those that lack it; the reader is over then.
+    whether other outputs go on without those that lack it; the reader is over then. takes_on: whether
+    outputs take further columns on. passed_over: those that were found before, where some are not taken on.
     """
 
     name: str
@@ -85,6 +89,8 @@ class PushSetup:
     spawn: Spawn
     going: Callable[[], bool]
     left_behind: Callable[[TidegaugeError], bool]
+    takes_on: bool = False
+    passed_over: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,8 @@ class PushReader:
         self._full_at = 0.0
         self._mean = 1024.0
         self._full = ""
+        self._further: pa.Schema | None = None
+        """The columns of all streams, where records told of others than are known."""
 
     # What others ask, in the worker's thread.
 
@@ -137,7 +145,7 @@ class PushReader:
             more=self.end is None and bool(self._full),  # room comes from binding: not to be waited for
             coming=not self._current,
             identity=self.identity,
-            schema=source.schema if bound.schema is None else None,
+            schema=source.schema if bound.schema is None else self._further,
             note=self._full or ("" if self.identity or self._connected else "waiting for a connection"),
         )
         try:
@@ -333,6 +341,7 @@ class PushReader:
         if received.rows:
             self._mean = 0.5 * self._mean + 0.5 * size / received.rows
         self.reached = received.frontier
+        self._further = self._others(received)
         if received.end is not None:
             self.end = received.end
         elif self.end is not None:  # what it has shown stays in mind
@@ -344,6 +353,14 @@ class PushReader:
             self._held.drop()
         else:
             self._held.downgrade(self.reached)
+
+    def _others(self, received: Received) -> pa.Schema | None:
+        """Return the columns of all streams, where records have others than are known; None where not."""
+        known = self.setup.passed_over or self.setup.bound().schema
+        if not self.setup.takes_on or known is None:
+            return None
+        found = joined_columns(known, received.further)
+        return None if found.equals(known) else found
 
     def _disconnect(self) -> None:
         subscription, self._subscription = self._subscription, None

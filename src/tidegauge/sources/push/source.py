@@ -4,7 +4,8 @@ Invariant (law 2): `read` yields exactly the records of the split's ranges. A pi
 stream, and ranges that nobody reads any more (`gaps`) are left out here.
 
 The store knows one set of columns for each source. A source with several streams has a column for each of them, a
-struct of the stream's columns, so a stream's columns stay as they were declared first, as a source's do.
+struct of the stream's columns, so a stream's columns stay as they were declared first, as a source's do. Those that
+streams take on while the flow runs (`TellsColumns`) come behind them, and the store alone knows them.
 
 >>> both = declared({"orders": pa.schema([("id", pa.int64())]), "users": pa.schema([("name", pa.string())])})
 >>> both.names, both.field("users").type.names
@@ -32,22 +33,27 @@ from tidegauge.reclock.places import ArrowRows, Ints, Places
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.metadata import PLACE
 from tidegauge.sources.protocol import OnBadRecord, Split, from_time_of
-from tidegauge.sources.push.protocol import DecodedLater, LaterStreams, PushSource
+from tidegauge.sources.push.protocol import DecodedLater, LaterStreams, PushSource, TellsColumns
 
 __all__ = [
     "PushedSource",
     "PushedSplit",
     "StreamPlaces",
     "StreamRows",
+    "columns_within",
     "declared",
     "grows",
+    "joined_columns",
+    "kept_columns",
     "pushed",
     "streams_of",
     "within",
 ]
 
 _PLACES: Final = ArrowRows()
+_OURS: Final = frozenset({*PLACE.names, "_timestamp"})
 _STREAM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
 
 
@@ -56,6 +62,54 @@ def declared(streams: Mapping[str, pa.Schema]) -> pa.Schema:
     if list(streams) == [""]:
         return streams[""]
     return pa.schema([pa.field(name, pa.struct(list(columns))) for name, columns in streams.items()])
+
+
+def columns_within(schema: pa.Schema | None, stream: str) -> pa.Schema | None:
+    """Return the columns of a stream within those of its source, None where these are not known."""
+    if schema is None or not stream:
+        return schema
+    return pa.schema(list(schema.field(stream).type)) if stream in schema.names else None
+
+
+def joined_columns(schema: pa.Schema, further: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of all streams with further ones, which come last in their stream.
+
+    >>> known, further = declared({"a": pa.schema([("id", pa.int8())])}), {"a": pa.schema([("n", pa.int8())])}
+    >>> joined_columns(known, further).field("a")
+    pyarrow.Field<a: struct<id: int8, n: int8>>
+    """
+    found = []
+    for field in schema:
+        own = list(field.type) if pa.types.is_struct(field.type) else []
+        names = {one.name for one in own}
+        news = [one for one in further.get(field.name, ()) if one.name not in names]
+        found.append(field.with_type(pa.struct([*own, *news])) if news else field)
+    return pa.schema(found)
+
+
+def kept_columns(before: pa.Schema, now: pa.Schema) -> pa.Schema:
+    """Return the declared columns of all streams, with those that streams took on, which the store knows.
+
+    Columns that a stream is declared with are among those that it has, unless they were declared anew, with others.
+    Then nobody knows what the records of before have in these, and they are left out.
+
+    >>> one, two = pa.field("id", pa.int8()), pa.field("n", pa.int8())
+    >>> had = declared({"a": pa.schema([one, two])})
+    >>> kept_columns(had, declared({"a": pa.schema([one])})).equals(had)
+    True
+    >>> kept_columns(had, declared({"a": pa.schema([("id", pa.int16())])})).equals(had)
+    False
+    """
+    found = []
+    for field in now:
+        if field.name in before.names:
+            old, new = before.field(field.name), {one.name: one for one in field.type}
+            was = {one.name: one for one in old.type}
+            same = all(one.equals(new[name]) for name, one in was.items() if name in new)
+            if same and _OURS & was.keys() == _OURS & new.keys():
+                field = old
+        found.append(field)
+    return pa.schema(found)
 
 
 def streams_of(source: object) -> list[str]:
@@ -115,6 +169,7 @@ class PushedSplit:
     """A piece of one stream in one epoch: Arrow's stream format, in `data`, or in the file at `path`.
 
     partition, lower, upper: the first of `ranges`, for people. ranges: the parts of the epoch that are to be read.
+    columns: those of the stream then, None for the declared ones.
     """
 
     epoch: int
@@ -126,6 +181,7 @@ class PushedSplit:
     ranges: tuple[tuple[str, int, int], ...]
     data: pa.Buffer | None
     path: str | None
+    columns: pa.Schema | None = None
 
     @property
     def channel(self) -> str:
@@ -162,6 +218,24 @@ class PushedSource:
         return declared(self.source.streams)
 
     @property
+    def tells(self) -> bool:
+        """Whether its streams take columns on."""
+        return isinstance(self.source, TellsColumns) and bool(streams_of(self))
+
+    def refused(self, stream: str, column: str) -> str:
+        """Return why a column that records told of is not to be taken on, "" if it may be."""
+        return self.source.refused(stream, column) if isinstance(self.source, TellsColumns) else "it tells of none"
+
+    def unreadable(self, columns: pa.Schema) -> str:
+        """Return why records cannot be read by columns that streams had before, "" if they can."""
+        if not self.tells:
+            return f"{type(self.source).__name__} cannot read records by the columns of before"
+        kept = kept_columns(columns, self.schema)
+        if any(not one.equals(columns.field(one.name)) for one in kept if one.name in columns.names):
+            return "its columns are those that it was declared with, and those that records told of since"
+        return ""
+
+    @property
     def from_time(self) -> FromTime:
         """The clock of the push source."""
         return from_time_of(self.source)  # type: ignore[arg-type]
@@ -181,7 +255,7 @@ class PushedSource:
 
     def read(self, split: PushedSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a piece in the columns of its stream."""
-        columns = self.source.streams[split.stream]
+        columns = self.source.streams[split.stream] if split.columns is None else split.columns
         over: Definite | None = None
         for batch in split.batches():
             kept = within(batch, split.ranges)
@@ -189,7 +263,7 @@ class PushedSource:
                 continue
             if isinstance(self.source, DecodedLater):
                 try:
-                    rows = self.source.decode(split.stream, kept, on_bad_record)
+                    rows = _decoded(self.source, split.stream, kept, columns, on_bad_record)
                 except Definite as error:
                     if not error.of_stream:
                         raise
@@ -203,6 +277,14 @@ class PushedSource:
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Do nothing: its subscription does."""
+
+
+def _decoded(
+    source: DecodedLater, stream: str, batch: pa.RecordBatch, columns: pa.Schema, on_bad_record: OnBadRecord
+) -> pa.RecordBatch:
+    if isinstance(source, TellsColumns):
+        return source.decode_by(stream, batch, columns, on_bad_record)
+    return source.decode(stream, batch, on_bad_record)
 
 
 def within(batch: pa.RecordBatch, ranges: Sequence[tuple[str, int, int]]) -> pa.RecordBatch:

@@ -27,6 +27,7 @@ from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.job.plan import Engine
 from tidegauge.sources.protocol import Evolvable
+from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.plan import Act
 
 __all__ = ["Gains", "can_gain"]
@@ -66,6 +67,7 @@ def can_gain(flow: FlowSpec, sources: Sequence[str], engine: Engine) -> dict[str
             columns is None
             or name in inputs
             or not isinstance(source, Evolvable)
+            or isinstance(source, PushedSource)
             or getattr(source, "metadata", False)
         ):
             continue
