@@ -60,7 +60,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from tidegauge.env import Env
+from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import PARTITIONS, FromTime, FromTimes
@@ -364,8 +364,11 @@ class Attended(Protocol):
     Its own `probe` only looks at what such a run has made durable, so `status` asks nobody.
     """
 
-    def attended(self, env: Env) -> Attendant:
-        """Return what looks at it during a run. Called once a run, before the flow is opened."""
+    def attended(self, env: Env, *, beside: Spawn) -> Attendant:
+        """Return what looks at it during a run. Called once a run, before the flow is opened.
+
+        beside: runs what asks upstream, so that a look does not wait for it.
+        """
         ...
 
 

@@ -6,7 +6,8 @@ batch. News goes to the reader of its source (`reader`), which holds the capabil
 from there to the remap operator.
 
 A slow source holds up one thread, and nobody else: each source that took long the last time has a thread of its own
-from the beginning, and while sources stand in line behind slow ones the threads double (`more`).
+from the beginning, and while sources stand in line behind slow ones the threads double (`more`). One that is attended
+is asked beside the look, and has no thread of its own: a thousand of them would be in each other's way.
 
 Sources that look at one place, such as a folder, share what they find there in one look (`Overlapping`). One
 that waits for what another one is finding is not slow by that.
@@ -281,7 +282,8 @@ class _Sweep:
         for _ in range(len(self.heard)):
             self.done += 1
             asked, told, said, seconds = self.heard.popleft()
-            asked.busy, asked.slow, asked.bound = False, seconds > SLOW, _NOTHING_TOLD
+            asked.busy, asked.bound = False, _NOTHING_TOLD
+            asked.slow = seconds > SLOW and asked.looks is asked.source
             if isinstance(said, BaseException):
                 self.tell(asked, self.failed(asked, said))
                 continue

@@ -533,6 +533,32 @@ class Trust:
     """Certificates that were read."""
 
 
+def test_a_poll_takes_along_what_has_changed_since_the_last_one(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY_OF_TESTS", "one")
+    one = driver(server, tmp_path, headers={"X-Api-Key": "env:KEY_OF_TESTS"}, params={"of": "env:KEY_OF_TESTS"})
+    server.says(lines(1), ETag='"A"')
+    one.poll()
+    server.says(status=304, ETag='"A"')
+    asked = list[tuple[str | None, ...]]()
+    for key, cookie in (("one", ""), ("one", ""), ("two", ""), ("two", "seen=1"), ("two", "seen=2"), ("two", "")):
+        monkeypatch.setenv("KEY_OF_TESTS", key)
+        server.says(status=304, ETag='"A"', **({"Set-Cookie": cookie} if cookie else {}))
+        one.clock.now += 60
+        one.look()
+        asked.append((server.last.path, server.last.headers["x-api-key"], server.last.headers.get("cookie")))
+        assert server.last.headers["if-none-match"] == '"A"'
+    assert asked == [
+        ("/rates?of=one", "one", None),
+        ("/rates?of=one", "one", None),
+        ("/rates?of=two", "two", None),
+        ("/rates?of=two", "two", None),
+        ("/rates?of=two", "two", "seen=1"),
+        ("/rates?of=two", "two", "seen=2"),
+    ]
+
+
 def test_sources_of_one_time_read_the_certificates_to_trust_once() -> None:
     read: list[int] = []
     two = threading.Barrier(2)

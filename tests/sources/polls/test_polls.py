@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -259,6 +260,28 @@ def test_a_function_that_fails_is_called_after_growing_delays(tmp_path: Path) ->
             at.append(driver.clock.now)
         driver.clock.now += 0.5
     assert at == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0]
+
+
+@pytest.mark.parametrize("apart", [0.2, 0.3, 0.75])
+def test_looks_that_come_late_cost_no_polls(tmp_path: Path, apart: float) -> None:
+    upstream, at = Pages(), list[float]()
+    driver = Driver(polling(tmp_path, upstream, every=1.0))
+    for look in range(int(60 / apart)):
+        driver.clock.now = look * apart
+        driver.look()
+        if len(upstream.calls) > len(at):
+            at.append(driver.clock.now)
+    assert abs(len(at) - 60) <= (1 if apart < 0.5 else 16)
+    assert min(b - a for a, b in pairwise(at)) >= 0.75 - 1e-9
+
+
+def test_a_poll_that_comes_very_late_is_not_followed_by_another_at_once(tmp_path: Path) -> None:
+    upstream = Pages()
+    driver = Driver(polling(tmp_path, upstream, every=60.0))
+    for now, calls in ((0, 1), (3600, 2), (3644, 2), (3646, 3)):
+        driver.clock.now = now
+        driver.look()
+        assert len(upstream.calls) == calls
 
 
 def test_a_function_that_never_returns_is_overdue_and_is_not_called_beside_itself(tmp_path: Path) -> None:

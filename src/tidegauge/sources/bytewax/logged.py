@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegauge.env import Env
+from tidegauge.env import Env, Spawn
 from tidegauge.errors.bytewax import LogBehind, RecoveryBehind
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
@@ -79,7 +79,7 @@ class BytewaxLogSource:
         """Return the configuration as JSON."""
         return {**self._batches.describe(), "kind": "bytewax-log", "recovery": self.recovery}
 
-    def attended(self, env: Env) -> Attendant:  # noqa: ARG002
+    def attended(self, env: Env, *, beside: Spawn) -> Attendant:  # noqa: ARG002
         """Return what publishes pieces during a run."""
         return _Publishing(self)
 

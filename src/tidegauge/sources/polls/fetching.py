@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
@@ -88,11 +89,17 @@ class HttpFetch:
     env: Env
     _kept: list[Any] = field(default_factory=list)
     """The client of this run, which keeps its connections."""
+    _asked: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """The last request of the address itself, with what it was made of: most polls ask what the one before has."""
+    _read: list[tuple[SourceState | None, HttpState | None]] = field(default_factory=list)
+    """The state that was given last, and what it says to this source."""
 
     def __call__(self, bound: SourceState | None) -> Brought | None:
         """Return the rows of an answer that is another one than before. Raises the errors TG-0391 to TG-0397."""
         of = blake2b(self.url.encode(), digest_size=8).hexdigest()
-        state = state_of(bound, of)
+        if not self._read or self._read[0][0] is not bound:
+            self._read[:] = [(bound, state_of(bound, of))]
+        state = self._read[0][1]
         if bound is not None and state is None:
             _log.warning("source %s: its state of kind %s is not known here: all is fetched", self.source, bound.kind)
         conditions = state.conditions() if state is not None and self.conditional else {}
@@ -171,10 +178,9 @@ class HttpFetch:
         end = self.env.monotonic() + self.timeout
         headers = {name: secrets.resolve(name, value) for name, value in self.headers.items()}
         asked = {name: secrets.resolve(name, value) for name, value in self.params.items()} | dict(params or {})
-        address = self.client.URL(url)
-        address = address.copy_merge_params({name: v for name, v in asked.items() if name not in address.params})
         try:
-            with self._client().stream("GET", address, headers={**headers, **conditions}) as answer:
+            request = self._request(url, asked, {**headers, **conditions})
+            with closing(self._client().send(request, stream=True)) as answer:
                 if answer.status_code not in (_OK, _UNCHANGED):
                     raise HttpRefused(
                         source=self.source,
@@ -195,6 +201,19 @@ class HttpFetch:
             raise
         except (self.client.HTTPError, self.client.InvalidURL, OSError, ValueError) as error:
             raise self._unreachable(type(error).__name__, " ".join(str(error).split())[:_SHOWN]) from None
+
+    def _request(self, url: str, params: Mapping[str, str], headers: Mapping[str, str]) -> Any:
+        """Return a request: the last one again where it is the same, and no cookie came since."""
+        client, of = self._client(), (params, headers)
+        kept, made = self._asked.get(url, (None, None))
+        if kept == of and not client.cookies:
+            return made
+        address = self.client.URL(url)
+        address = address.copy_merge_params({name: v for name, v in params.items() if name not in address.params})
+        made = client.build_request("GET", address, headers=headers)
+        if url == self.url and not client.cookies:
+            self._asked[url] = of, made
+        return made
 
     def _client(self) -> Any:
         if not self._kept:

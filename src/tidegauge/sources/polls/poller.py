@@ -106,6 +106,18 @@ def backoff(failures: int) -> float:
     return min(300.0, 2.0 ** min(failures - 1, 30))
 
 
+def pause(every: float, late: float) -> float:
+    """Return the seconds from the beginning of a poll that was late to that of the next one.
+
+    A poll begins at the first look after it is due, and would come more seldom than it should. The next one makes up
+    for that, by a quarter of the time at most.
+
+    >>> pause(60.0, 0.5), pause(60.0, 40.0), pause(60.0, float("inf"))
+    (59.5, 45.0, 60.0)
+    """
+    return every - min(max(0.0, late), every / 4) if late < float("inf") else every
+
+
 def growing(_error: TidegaugeError | OSError, failures: int) -> float:
     """Return the seconds to leave upstream alone after errors of any kind."""
     return backoff(failures)
@@ -180,6 +192,8 @@ class Poller:
         self._due: float = float("-inf")
         self._begun: float = 0.0
         """When the present call of the function began; the poll's thread says so."""
+        self._late: float = 0.0
+        """By how many seconds the last poll began after it was due."""
         self._failures = 0
         self._error: TidegaugeError | OSError | None = None
         self._again = False
@@ -269,7 +283,7 @@ class Poller:
         error = task.exception()
         if error is None:
             self._failures, self._error = 0, None
-            self._due = float("-inf") if self._again else self._begun + self._setup.every
+            self._due = float("-inf") if self._again else self._begun + pause(self._setup.every, self._late)
             return
         if not isinstance(error, TidegaugeError | OSError):
             raise error
@@ -282,6 +296,7 @@ class Poller:
     def _poll(self, place: _LogEnd) -> None:
         """Ask upstream, and stage what it has, as long as it has more. Runs beside the flow."""
         setup, rows = self._setup, 0
+        self._late = setup.env.monotonic() - self._due
         while not self._closed:
             self._begun = setup.env.monotonic()
             brought = setup.fetch(place.state)

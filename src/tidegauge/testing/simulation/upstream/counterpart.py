@@ -200,7 +200,7 @@ class MetSource:
         if name == "lost":
             return self._lost
         if name == "attended":
-            return lambda env: attended_in(self.meet, found, self.within(env))
+            return lambda env, **_: attended_in(self.meet, found, self.within(env))
         if name == "placed":
             return lambda flow, name: replace(self, inner=found(flow, name))
         return found
