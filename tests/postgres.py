@@ -123,7 +123,7 @@ class Server:
         self.query("CREATE ROLE ada LOGIN PASSWORD 'hunter2'")
         self.query("CREATE DATABASE shop OWNER ada")
 
-    def standby(self) -> Server:
+    def standby(self, **settings: str) -> Server:
         """A standby that follows this server, from now on: one more to be stopped."""
         with (self.data / "pg_hba.conf").open("a") as access:
             access.write("local replication all trust\n")
@@ -134,9 +134,33 @@ class Server:
         if self._user:
             shutil.chown(made.folder, self._user["user"])
         where = ["-h", self.folder, "-p", str(self.port), "-U", "postgres"]
-        made._run([self.programs / "pg_basebackup", "-D", made.data, "-R", "--checkpoint=fast", "--no-sync", *where])
+        if (copying := self.programs / "pg_basebackup").exists():
+            made._run([copying, "-D", made.data, "-R", "--checkpoint=fast", "--no-sync", *where])
+        else:
+            self._copy_to(made)
+        with (made.data / "postgresql.auto.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
         made.start()
         return made
+
+    def _copy_to(self, made: Server) -> None:
+        """Do what `pg_basebackup -R` does, in SQL that 15 and newer know."""
+        import psycopg
+
+        with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
+            connection.execute("SELECT pg_backup_start('copy', true)")
+            left = shutil.ignore_patterns("postmaster.*", "pg_replslot", "pgsql_tmp*")
+            shutil.copytree(self.data, made.data, ignore=left)
+            [[label]] = connection.execute("SELECT labelfile FROM pg_backup_stop(false)").fetchall()
+        (made.data / "pg_replslot").mkdir()
+        (made.data / "backup_label").write_text(label)
+        (made.data / "standby.signal").touch()
+        with (made.data / "postgresql.auto.conf").open("a") as file:
+            file.write(f"primary_conninfo = 'host={self.folder} port={self.port} user=postgres dbname=postgres'\n")
+        made.data.chmod(0o700)
+        if self._user:
+            for path in [made.data, *made.data.rglob("*")]:
+                shutil.chown(path, self._user["user"], self._user["group"])
 
     def start(self) -> None:
         """Begin to serve, on the port as before if it had one."""

@@ -18,7 +18,7 @@ from tests.sources.postgres.test_refusals import connected, first, received, rel
 from tests.sources.postgres.test_rows import same_from_both
 from tests.waiting import eventually
 
-from tidegauge.errors.postgressource import ServerUnfit, TableChanged
+from tidegauge.errors.postgressource import ServerUnfit, SlotLost, TableChanged
 from tidegauge.sources.postgres.ranges import PageRange, conditions
 from tidegauge.sources.postgres.versions import spoken
 
@@ -164,6 +164,22 @@ def test_generated_columns_that_are_published_are_columns_of_the_stream(server: 
     flow = shop.catch_up()
     assert [row["twice"] for row in shop.held(flow, "orders")] == [22, 40, 60]
     assert shop.held(flow, "users") == [{"id": 1, "n": 11}, {"id": 2, "n": 20}, {"id": 3, "n": 30}]
+
+
+@pytest.mark.parametrize("server", [18], indirect=True)
+@pytest.mark.long
+def test_a_slot_that_nobody_read_for_longer_than_the_server_allows_is_a_loss(server: Server, tmp_path: Path) -> None:
+    shop = Shop(server, tmp_path)
+    shop.table("orders", "id int PRIMARY KEY")
+    shop.publish()
+    shop.catch_up()
+    server.query("ALTER SYSTEM SET idle_replication_slot_timeout = '1s'")
+    server.query("SELECT pg_reload_conf()")
+    idle = "SELECT now() - inactive_since > interval '1.5 s' FROM pg_replication_slots"
+    eventually(lambda: shop.ask(idle) == [(True,)])
+    server.query("CHECKPOINT")
+    with pytest.raises(SlotLost, match=r"has invalidated it .*idle_timeout"):
+        shop.catch_up()
 
 
 def test_a_version_that_is_too_old_is_refused(

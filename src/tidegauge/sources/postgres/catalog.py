@@ -124,13 +124,15 @@ class PublicationFacts:
 
 @dataclass(frozen=True, slots=True)
 class SlotFacts:
-    """A slot. confirmed: what it was told is durable. lost: why it can give nothing any more, "" if it can."""
+    """A slot. confirmed: what it was told is durable. lost: why it can give nothing any more, "" if it can. synced:
+    whether it came from another server while this one was its standby."""
 
     plugin: str
     database: str
     confirmed: int
     lost: str
     active: int | None
+    synced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ _SLOT_LOG: Final = """
 """
 _SLOT: Final = """
     SELECT coalesce(plugin, slot_type)::text, coalesce(database, '')::text, confirmed_flush_lsn::text,
-           wal_status, active_pid
+           wal_status, active_pid, synced, coalesce(invalidation_reason, 'wal_removed')
     FROM pg_replication_slots WHERE slot_name = %s
 """
 
@@ -320,6 +322,8 @@ def _column(name: str, kind: str, array: bool, modifier: int, sort: str, shown: 
     return ServerColumn(name, kind, modifier, sort, shown, made)
 
 
-def _slot(plugin: str, database: str, confirmed: str | None, state: str | None, active: int | None) -> SlotFacts:
-    lost = "the server removed log that it needed (wal_status is 'lost')" if state == "lost" else ""
-    return SlotFacts(plugin, database, 0 if confirmed is None else Lsn.parse(confirmed).value, lost, active)
+def _slot(plugin: str, database: str, confirmed: str | None, state: str | None, *more: Any) -> SlotFacts:
+    active, synced, reason = more
+    said = "removed log that it needed" if reason == "wal_removed" else "has invalidated it"
+    lost = f"the server {said} (wal_status is 'lost', for {reason})" if state == "lost" else ""
+    return SlotFacts(plugin, database, 0 if confirmed is None else Lsn.parse(confirmed).value, lost, active, synced)

@@ -45,6 +45,13 @@ class LogSender:
         system, timeline, _, database = row
         return f"system {system}, timeline {timeline}, database {database}"
 
+    def history(self, timeline: int) -> str:
+        """Return which timelines led to one, a line each: its number, where it ended, and why."""
+        with explained(self._place, self._slot):
+            row = self._connection.execute(f"TIMELINE_HISTORY {timeline}".encode()).fetchone()
+        assert row is not None  # noqa: S101 - the command gives one row
+        return row[1].decode(errors="replace") if isinstance(row[1], bytes) else str(row[1])
+
     def drop(self) -> None:
         """Drop the slot."""
         with explained(self._place, self._slot):

@@ -32,6 +32,7 @@ class SendingLog(Protocol):
     """A session of a sender of the log, see `LogSender`."""
 
     def identity(self) -> str: ...  # noqa: D102
+    def history(self, timeline: int) -> str: ...  # noqa: D102
     def drop(self) -> None: ...  # noqa: D102
     def make(self, *, kind: str = "") -> None: ...  # noqa: D102
     def made(self, seconds: float) -> tuple[int, str] | None: ...  # noqa: D102

@@ -24,7 +24,6 @@ from typing import Final
 import pyarrow as pa
 
 from tidegauge.errors.postgressource import SlotActive, SlotForeign, TableChanged
-from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
@@ -42,6 +41,7 @@ from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.replication import payload
 from tidegauge.sources.postgres.server import SendingLog, SnapshotRows
 from tidegauge.sources.postgres.snapshot import SnapshotTask
+from tidegauge.sources.postgres.timelines import followed_identity
 from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remember, remembered
 from tidegauge.sources.push.protocol import Received
 
@@ -82,9 +82,8 @@ class Replication:
         self._confirmed = 0 if found.slot is None else found.slot.confirmed
         self._sender: Final = self._server.sender(reader.slot)
         try:
-            self.identity = self._sender.identity()
-            if bound.identity and bound.identity != self.identity:
-                raise UpstreamRecreated(source=reader.place.shown, known=bound.identity, found=self.identity)
+            here, there = self._sender.identity(), reader.place.shown
+            self.identity = followed_identity(there, reader.folder, bound, here, found.slot, self._sender.history)
             record = reader.folder.stream()
             same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}

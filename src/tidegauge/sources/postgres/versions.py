@@ -4,6 +4,7 @@
     13    no scan of a range of pages, see `ranges`
     14    no conditions on rows and no lists of columns in a publication; a slot is made by other words
     15    catalogs say that a publication has generated columns
+    16    no slot outlives the promotion of a standby
     17    generated columns are never published
 
 From 16 on the view of the tables of a publication waits for a session that has locked one of them, as `VACUUM FULL`
@@ -56,6 +57,8 @@ _SINCE: Final = (
     (150000, "t.rowfilter", "NULL"),
     (150000, "r.prattrs IS NOT NULL", "false"),
     (160000, "false AS made", "a.attgenerated <> '' AS made"),
+    (170000, "active_pid, synced", "active_pid, false"),
+    (170000, "coalesce(invalidation_reason, 'wal_removed')", "'wal_removed'"),
     (180000, "p.pubgencols", "'n'"),
 )
 """From which version on a server knows some words, and what an older one is asked in their place."""
@@ -74,10 +77,14 @@ def spoken(statement: str, version: int) -> str:
 def slot_made(slot: str, kind: str, version: int) -> str:
     """Return the command that makes a slot, and exports a snapshot. kind: see `LogSender.make`.
 
+    Standbys may synchronise one that does not go with its session.
+
     >>> slot_made("shop", "TEMPORARY", 140000)
     'CREATE_REPLICATION_SLOT "shop" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT'
     >>> slot_made("shop", "", 150000)
     'CREATE_REPLICATION_SLOT "shop" LOGICAL pgoutput (SNAPSHOT \\'export\\')'
     """
     exported = "(SNAPSHOT 'export')" if version >= 150000 else "EXPORT_SNAPSHOT"
+    if version >= 170000 and not kind:
+        exported = "(SNAPSHOT 'export', FAILOVER true)"
     return " ".join(filter(None, (f'CREATE_REPLICATION_SLOT "{slot}"', kind, "LOGICAL pgoutput", exported)))

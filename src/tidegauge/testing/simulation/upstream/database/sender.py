@@ -183,6 +183,11 @@ class SimulatedSender:
         self._answer()
         return f"system 1, timeline 1, database {_DATABASE}"
 
+    def history(self, timeline: int) -> str:  # noqa: ARG002
+        """Return which timelines led to one: it has one alone."""
+        self._answer()
+        return ""
+
     def drop(self) -> None:
         """Drop the slot."""
         self._answer()
