@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from tests.postgres import Server
 from tests.sources.database.followed import by_key, caught_up
 from tests.sources.postgres.shop import Shop
@@ -165,3 +166,22 @@ def test_a_row_that_the_table_does_not_have_is_a_definite_error(library: Library
     found = library.failed()
     assert {name: type(error) for name, error in found.items()} == {"late": LeftOutUnknown}
     library.same(library.kept())
+
+
+def test_other_writers_of_the_table_leave_the_values_or_take_them_away(library: Library) -> None:
+    library.do(f"INSERT INTO texts VALUES (1, 0, {large(1)}, NULL), (2, 0, {large(2)}, NULL)")
+    library.follow()
+    library.do(f"INSERT INTO texts VALUES (3, 0, {large(3)}, NULL)")
+    library.follow()
+    table = DeltaTable(str(library.root / "texts"))
+    table.optimize.compact()
+    library.do("UPDATE texts SET n = 1")
+    library.same(library.follow())
+    DeltaTable(str(library.root / "texts")).delete("id = 2")
+    library.do("UPDATE texts SET n = 2 WHERE id = 1")
+    flow = library.follow()
+    assert {row["id"]: row["n"] for row in tg.read_arrow(flow, "texts").to_pylist()} == {1: 2, 3: 1}
+    library.do("UPDATE texts SET n = 3")
+    found = library.failed()
+    assert {name: type(error) for name, error in found.items()} == {"texts": LeftOutUnknown}
+    assert "the key 2" in str(found["texts"])
