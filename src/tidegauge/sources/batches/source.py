@@ -32,12 +32,13 @@ import pyarrow as pa
 
 from tidegauge.errors.batches import BatchDamaged
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.sources import RecordsLost
+from tidegauge.errors.sources import FolderAway, RecordsLost
 from tidegauge.objects.address import address, is_address
 from tidegauge.objects.path import ObjectPath
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.batches.claimed import loads_in
+from tidegauge.sources.batches.loaded import LOAD
 from tidegauge.sources.batches.looking import BatchChain, Query
 from tidegauge.sources.batches.manifest import (
     STAGED_LOADS,
@@ -222,17 +223,24 @@ class BatchSource:
             raise self._lost(piece, chain, batch, end) from None
 
     def _lost(self, piece: Slice, chain: BatchChain, batch: int, end: int) -> RecordsLost:
-        """Return the error of a batch that was removed. Raises `FileNotFoundError` where the whole folder is away."""
+        """Return the error of a batch that was removed. Raises `FolderAway` where the whole folder is away."""
         folder = self._folder(piece.partition, chain)
-        check_there(folder if chain.loaded is None else self._root / STAGED_LOADS)
+        try:
+            check_there(folder if chain.loaded is None else self._root / STAGED_LOADS)
+        except OSError:
+            raise _away(folder, str(manifest_path(folder, batch))) from None
         there = [one for one in batches_in(folder) if one > batch]
         return RecordsLost(
             source=piece.source, partition=piece.partition, asked=batch, there=min([*there, end]), end=end
         )
 
     def read(self, split: BatchSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """Return the rows of a file: Spark has written them, so each can be decoded, or the file is damaged."""
-        return staged_rows(split, self._root / split.partition, damaged=BatchDamaged)
+        """Yield the rows of a file: each can be decoded, or the file is damaged. Raises `FolderAway`."""
+        folder = self._root / (STAGED_LOADS if split.partition.startswith(LOAD) else split.partition)
+        try:
+            yield from staged_rows(split, folder, damaged=BatchDamaged)
+        except FileNotFoundError:
+            raise _away(folder, split.path) from None
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Do nothing: another flow may read the same batches. Who removes them says when."""
@@ -248,6 +256,10 @@ def _place(path: str | os.PathLike[str]) -> str:
     if isinstance(path, str) and is_address(path):
         return address(path)
     return root_at(path, where="BatchSource(path)")
+
+
+def _away(folder: StagingPath, path: str) -> FolderAway:
+    return FolderAway(folder=str(folder), what="not there", count=1, path=path)
 
 
 def _size(path: StagingPath) -> int | None:

@@ -1,4 +1,4 @@
-"""The laws of sources that are polled or listed, in one world: upstreams notice what breaks them, and keep it.
+"""The laws of sources that are polled, list, or take loads, in one world: upstreams notice a broken law.
 
 Invariant: what a driver does to an upstream is looked at before it does the next thing.
 """
@@ -11,21 +11,23 @@ from typing import Any, Final
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.ledger import BindingLedger
 from tidegauge.testing.simulation.writers.listings import ListingsUpstream
+from tidegauge.testing.simulation.writers.loads import LoadsUpstream
 from tidegauge.testing.simulation.writers.polls import PollsUpstream
 
 __all__ = ["AttendedLaws"]
 
+_WATCHED: Final = (PollsUpstream, ListingsUpstream, LoadsUpstream)
 _LOSSES: Final = """
     SELECT l.lower, l.upper FROM losses l JOIN sources s ON s.id = l.source_id WHERE s.name = ?"""
 
 
 class AttendedLaws:
-    """The laws of the upstreams that are polled or listed."""
+    """The laws of the upstreams that are polled, are listed, or load."""
 
     def __init__(self, checks: Checks, ledger: BindingLedger, upstreams: Collection[Any]) -> None:
         self._checks: Final = checks
         self._ledger: Final = ledger
-        self._upstreams: Final = [one for one in upstreams if isinstance(one, PollsUpstream | ListingsUpstream)]
+        self._upstreams: Final = [one for one in upstreams if isinstance(one, _WATCHED)]
 
     def at(self, place: str) -> None:
         """Look at the upstreams when a driver comes to a place. A law that breaks is kept in the checks."""

@@ -32,6 +32,7 @@ from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
 from tidegauge.sources import FileSource, GeneratorSource
+from tidegauge.sources.batches.source import BatchSource
 from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
@@ -102,7 +103,8 @@ class Ground:
         }
         answering["torn"] = tuple(place for place in places if place.endswith(": closed"))
         files = tuple(name for name, source in spec.sources.items() if isinstance(source, FileSource))
-        topics = ((name, spec.sources[name]) for name in written if name not in (*feeds, *files, *polled))
+        loaded = tuple(name for name in written if isinstance(spec.sources[name], BatchSource))
+        topics = ((name, spec.sources[name]) for name in written if name not in (*feeds, *files, *polled, *loaded))
         logs = tuple(name for name, source in topics if not isinstance(source, GeneratorSource))
         readers = Counter(plan.source for plan in spec.outputs.values())
         companied = tuple(
@@ -123,7 +125,7 @@ class Ground:
             tables,
             answering,
             can_gain(spec, logs, engine),
-            listed,
+            (*listed, *loaded),
         )
         return Ground(make, spec, facts)
 

@@ -190,7 +190,7 @@ class FlowFacts(NamedTuple):
     gaining: Mapping[str, int] = MappingProxyType({})
     """The sources that can gain columns, each with how many of its last ones the flow can do without."""
     listed: tuple[str, ...] = ()
-    """The sources that list files."""
+    """The sources that list files, or take loads."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the sources or outputs that can have a kind of fault; one "" for what comes from elsewhere."""

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
+from tidegauge.sources.batches.source import BatchSource
 from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.polls.http import HttpSource
@@ -36,6 +37,7 @@ from tidegauge.testing.simulation.writers.database import DatabaseUpstream
 from tidegauge.testing.simulation.writers.feed import FeedUpstream, WorldMeeting
 from tidegauge.testing.simulation.writers.folder import FolderUpstream
 from tidegauge.testing.simulation.writers.listings import ListingsUpstream
+from tidegauge.testing.simulation.writers.loads import LoadsUpstream
 from tidegauge.testing.simulation.writers.log import LogUpstream
 from tidegauge.testing.simulation.writers.mysql import FollowedBinlog
 from tidegauge.testing.simulation.writers.polls import PollsUpstream
@@ -83,6 +85,8 @@ def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, se
         return DatabaseUpstream(name, source, source.source, partial(FollowedBinlog, source.source, clock), seed=seed)
     if isinstance(source, ListingSource) and isinstance(source.format, Json):
         return ListingsUpstream(name, source, clock, seed=seed)
+    if isinstance(source, BatchSource):
+        return LoadsUpstream(name, source, seed=seed)
     found = counterpart(source, name=name)
     stands_in = found.met(unmet)
     if isinstance(stands_in, SimulatedLog):
