@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors.postgressource import ReplicationBroken
-from tidegauge.sources.database.sequence import SEQUENCE_TYPE
+from tidegauge.operations import OP
+from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
 from tidegauge.sources.postgres import gathering as gathering_of
 from tidegauge.sources.postgres import tuples
-from tidegauge.sources.postgres.chunks import Chunk, batch_of, decoded
+from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of, decoded
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.replication import payload
-from tidegauge.sources.postgres.wire import commit_of, relation_of, truncated
+from tidegauge.sources.postgres.wire import TableShape, commit_of, relation_of, truncated
 from tidegauge.sources.protocol import BadRecord
 
 SCHEMA = pa.schema([("id", pa.int64()), ("word", pa.string()), ("_op", pa.string()), ("_sequence", SEQUENCE_TYPE)])
@@ -169,3 +170,19 @@ def test_a_change_that_is_cut_off_is_broken_and_gives_no_row(change: Change, len
 def test_what_is_no_message_is_named(call: Any) -> None:
     with pytest.raises(ReplicationBroken):
         call()
+
+
+def test_first_rows_beyond_four_billion_are_told_apart_and_lie_before_every_change(tmp_path: Path) -> None:
+    lines = b"".join(b'"%d"\n' % number for number in range(4))
+    path = tmp_path / "rows.csv"
+    path.write_bytes(lines)
+    shape, place = TableShape(1, "public", "events", ("id",)).encoded(), (1 << 40) + 4
+    piece = Chunk(place, 0, SNAPSHOT, shape, (1 << 32) - 2, 4, file=str(path), size=len(lines))
+    columns = pa.schema([("id", pa.int64()), (OP, pa.string()), (SEQUENCE, SEQUENCE_TYPE)])
+    bad: list[BadRecord] = []
+    rows = decoded(batch_of([piece]), columns, "public.events", bad.append)
+    found = [int(one) for one in rows[SEQUENCE].to_pylist()]
+    assert bad == []
+    assert len(set(found)) == 4
+    assert max(found) < (place + 1) << 32
+    assert found[0] == (place << 32) + (1 << 32) - 2

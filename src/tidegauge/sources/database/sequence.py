@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["SEQUENCE", "SEQUENCE_TYPE", "sequence"]
+__all__ = ["SEQUENCE", "SEQUENCE_TYPE", "first_rows", "sequence"]
 
 SEQUENCE: Final = "_sequence"
 SEQUENCE_TYPE: Final = pa.decimal128(38, 0)
@@ -29,3 +29,15 @@ def sequence(places: Any, within: Any, *, bits: int) -> Any:
     halves[:, 0] = (unsigned << np.uint64(bits)) | np.asarray(within).astype(np.uint64)
     halves[:, 1] = unsigned >> np.uint64(64 - bits)
     return pa.Array.from_buffers(SEQUENCE_TYPE, len(places), [None, pa.py_buffer(halves.tobytes())])
+
+
+def first_rows(place: int, numbers: Any, *, bits: int) -> Any:
+    """Return `_sequence` of first rows by their numbers: distinct values, all below those of later changes.
+
+    Where one place has no more numbers the rows go on at the place before: no change there is one of this table.
+
+    >>> first_rows(7, np.array([2, 255, 256]), bits=8).to_pylist() == [7 * 256 + 2, 7 * 256 + 255, 6 * 256]
+    True
+    """
+    counted = np.asarray(numbers).astype(np.int64)
+    return sequence(place - (counted >> bits), counted & ((1 << bits) - 1), bits=bits)

@@ -35,7 +35,7 @@ from tidegauge.leftout import LEFT
 from tidegauge.operations import INSERT, OP
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
 from tidegauge.sources.database.records import INLINE, OURS, filed, joined, runs
-from tidegauge.sources.database.sequence import SEQUENCE, sequence
+from tidegauge.sources.database.sequence import SEQUENCE, first_rows
 from tidegauge.sources.database.values import values
 from tidegauge.sources.metadata import TIMESTAMP
 from tidegauge.sources.postgres.keys import untouched
@@ -236,7 +236,7 @@ def _snapshot(
             shown = repr(texts[row].as_py()[:60].decode(errors="backslashreplace"))
             wrong.setdefault(row, ValueUnfit(column=name, table=table, value=shown, type=str(kind)))
     made[OP] = pa.repeat(pa.scalar(INSERT, pa.string()), found.num_rows)
-    made[SEQUENCE] = sequence(np.full(found.num_rows, lsn, np.int64), numbers, bits=SEQUENCE_BITS)
+    made[SEQUENCE] = first_rows(lsn, numbers, bits=SEQUENCE_BITS)
     if wrong:
         for row, error in sorted(wrong.items()):
             raw = repr({name: found[name][row].as_py() for name in shape.columns}).encode()
