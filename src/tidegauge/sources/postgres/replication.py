@@ -22,6 +22,8 @@ __all__ = ["SILENCE", "LogSender", "payload"]
 SILENCE: Final = 30.0
 """Seconds after which a server that says nothing is taken to be away: it is asked to answer each second."""
 _ASK: Final = 1.0
+_DATA, _ALIVE = b"wk"
+"""Kinds of frames."""
 _SOON: Final = 0.002
 """Seconds for which changes that have come wait for others, so that they travel together."""
 
@@ -166,9 +168,9 @@ def payload(frame: bytes) -> tuple[int, bytes]:
 
     Raises `ReplicationBroken`.
     """
-    kind = frame[:1]
-    if kind == b"w" and len(frame) > 25:
-        return 0, bytes(frame)[25:]
-    if kind == b"k" and len(frame) == 18:
+    size = len(frame)
+    if size > 25 and frame[0] == _DATA:
+        return 0, bytes(frame[25:])
+    if size == 18 and frame[0] == _ALIVE:
         return int.from_bytes(frame[1:9], "big"), b""
     raise ReplicationBroken(message=repr(bytes(frame[:40])), problem="it is neither data nor a sign of life")

@@ -49,6 +49,8 @@ __all__ = ["Replication"]
 
 _BYTES: Final = 16 << 20
 """Bytes of changes from which on a call returns."""
+_TOGETHER: Final = 0.05
+"""Seconds for which changes wait for others while the server has some: each call costs as much as many changes."""
 _LINGERS: Final = 2.0
 """Seconds for which the server may go on to send to a connection that has ended."""
 _IDLE: Final = 5.0
@@ -302,6 +304,7 @@ class Replication:
     # The stream.
 
     def _stream(self, gathering: Gathering, limit: int, until: float) -> Received | None:
+        soon = self._server.monotonic() + _TOGETHER
         while True:
             if gathering.aside_size >= _BYTES:
                 self._joining.set_aside(gathering)
@@ -317,14 +320,16 @@ class Replication:
                     gathering.progress(lsn)
                 if number & 0x3FF == 0x3FF and self._server.monotonic() > until:
                     break
-            left = until - self._server.monotonic()
-            if (gathering.chunks and (left <= 0 or not self._sender.more())) or self._progressed(gathering.reached):
+            now = self._server.monotonic()
+            left, over = until - now, now >= soon or gathering.reached >= self._end
+            whole = gathering.chunks and (left <= 0 or (over and not self._sender.more()))
+            if whole or self._progressed(gathering.reached):
                 return self._given(gathering)
             if left <= 0 or gathering.reached < self._end:
                 self._sender.tell(self._flushed, self._flushed)
             if left <= 0:
                 return None
-            self._sender.wait(min(left, 0.1))
+            self._sender.wait(min(left, 0.1 if over or not gathering.chunks else soon - now))
 
     def _progressed(self, reached: int) -> bool:
         """Whether it is news that the log grew by nothing of these tables: each time makes an epoch."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidegauge.errors.postgressource import ReplicationBroken
 
@@ -45,8 +45,7 @@ _KEY: Final = 1
 _COLUMN: Final = struct.Struct(">Ii")
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(NamedTuple):
     """A transaction: the place of its commit, when that was, in microseconds since 1970, and the server's number."""
 
     lsn: int
