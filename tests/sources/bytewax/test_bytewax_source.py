@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -173,6 +173,30 @@ def test_a_partition_that_blocks_keeps_no_other_from_going_on(begin: Begin) -> N
         blocked.gate.set()
     until(lambda: _given(driver, 7, may=PartitionBlocked))
     assert sorted(numbers(driver)) == [1, 2, 3, 10, 20, 30, 40]
+
+
+def test_a_partition_that_blocks_beside_lively_ones_is_noted(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:
+    blocked = Blocked("a", 2)
+    source = Numbers({"a": [1, 2, 3], "b": [10], "c": [100]}, wrong=blocked)
+    driver = begin(source, timeout=0.3)
+
+    def noted() -> str | None:
+        """Return the note of a look that found rows, None where there were none."""
+        source.parts["b"] += [11]
+        driver.clock.now += 400
+        with suppress(PartitionBlocked):
+            if (seen := driver.look()).upper != driver.bound.frontier:
+                driver.bind(seen)
+                return seen.note
+        return None
+
+    try:
+        until(lambda: "partition 'a' of Numbers has not returned from next_batch" in (noted() or ""))
+        until(lambda: "(TG-0981)" in (noted() or ""))
+    finally:
+        blocked.gate.set()
+    until(lambda: noted() == "")
+    assert [one.message.count("[TG-0981]") for one in caplog.records if "partition 'a'" in one.message] == [1]
 
 
 def _given(driver: Driver, count: int, *, may: type[Exception] | None = None) -> bool:

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.bytewax import ConnectorUnfit
 from tidegauge.errors.fromtime import InvalidState, StateTooLarge
 from tidegauge.errors.polls import StateNotKept
@@ -123,6 +124,17 @@ class BytewaxFetch:
             more = any(pull.busy or len(pull.waiting) > len(taken[pull]) for pull in pulls)
         return Brought(pa.concat_tables(found), after, more=more)
 
+    def troubles(self) -> dict[str, TidegaugeError]:
+        """Return what keeps single partitions from going on at present, by their names."""
+        with self._news:
+            now, found = time.monotonic(), dict[str, TidegaugeError]()
+            for pull in self._pulls or ():
+                if pull.error is not None:
+                    found[pull.name] = pull.error
+                elif pull.since is not None and now - pull.since > self.timeout:
+                    found[pull.name] = pull.blocked(now)
+            return found
+
     def close(self) -> None:
         """End all threads, each after its present call."""
         self._closed = True
@@ -158,9 +170,9 @@ class BytewaxFetch:
             )
             for name in self._names(told)
         ]
-        self._pulls = pulls
         for pull in pulls:
             pull.begin()
+        self._pulls = pulls
         if self._closed:
             self.close()
 

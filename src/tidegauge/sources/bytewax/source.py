@@ -19,12 +19,13 @@ run ends are lost, or come again, as upstream has it.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -45,6 +46,11 @@ from tidegauge.sources.polls.staged import PollSplit, StagedPolls
 from tidegauge.sources.protocol import Attendant, OnBadRecord, Split
 
 __all__ = ["BytewaxSource"]
+
+_log: Final = logging.getLogger(__name__)
+
+_NOTED: Final = 3
+"""Partitions that a note tells of, at most."""
 
 
 @dataclass(frozen=True)
@@ -179,9 +185,24 @@ class _Attended:
 
     poller: Poller
     fetch: BytewaxFetch
+    told: dict[str, str] = field(default_factory=dict)
+    """The code of the error of each partition that the log has been told of."""
 
     def probe(self, bound: Bound, *, now: datetime) -> Observation:
-        return self.poller.probe(bound, now=now)
+        """Look, and say which partitions do not go on beside others that do. Raises what `Poller.probe` does."""
+        seen = self.poller.probe(bound, now=now)
+        troubles = self.fetch.troubles()
+        for name, error in troubles.items():
+            if self.told.get(name) != error.code:
+                _log.warning("%s [%s]. Other partitions go on", error.summary, error.code)
+        self.told.clear()
+        self.told.update((name, error.code) for name, error in troubles.items())
+        if not troubles:
+            return seen
+        notes = [seen.note, *(f"{error.summary} ({error.code})" for error in troubles.values())][: 1 + _NOTED]
+        if len(troubles) > _NOTED:
+            notes.append(f"and {len(troubles) - _NOTED} more partitions")
+        return replace(seen, note="; ".join(filter(None, notes)))
 
     def close(self) -> None:
         self.poller.close()
