@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from tests.postgres import Server
-from tests.sources.database.followed import shown
 from tests.sources.postgres import driver
 from tests.sources.postgres.shop import Shop
 from tests.sources.postgres.test_failover import failure, moved, replayed
-from tests.sources.postgres.test_machine import Machine, check, shop_rows, told
+from tests.sources.postgres.test_machine import Machine, check, told
 from tests.sources.postgres.test_versions import server as server
 from tests.waiting import eventually
 
@@ -127,5 +126,5 @@ def test_the_tables_are_the_database_s_at_each_epoch_whoever_is_killed_before_an
             running.wait()
     subprocess.run(command("caught-up"), check=True, timeout=180)
     flow = driver.make(tmp_path, shop.dsn, shop.slot)
-    assert {one: sorted(map(shown, shop_rows(flow, one))) for one in driver.TABLES} == machine.state()
+    assert {one: machine.held(tg.read_arrow(flow, one)) for one in driver.TABLES} == machine.state()
     assert check(machine, flow)[0] >= 3
