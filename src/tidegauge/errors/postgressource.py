@@ -52,10 +52,13 @@ class LoginRefused(Transient):
     code = "TG-0361"
     what = "{source} refuses the connection: {detail}"
     cause = (
-        "a wrong password, a role or a database that is not there, or a pg_hba.conf that does not let this role in; "
-        "a line for the database counts for logical replication too"
+        "a wrong password, a role or a database that is not there, a certificate that nobody vouches for, or a "
+        "pg_hba.conf that does not let this role in; a line for the database counts for logical replication too"
     )
-    remedy = "correct the address, the reference to the password, or pg_hba.conf; the flow tries again by itself"
+    remedy = (
+        "correct the address, the reference to the password, the certificate, or pg_hba.conf; the flow tries again "
+        "by itself"
+    )
 
 
 class RightMissing(Transient):

@@ -60,7 +60,7 @@ _PATIENCE: Final = 30
 """Seconds after which a question to the catalog is given up."""
 _SHOWN: Final = 500
 _LOGIN: Final = re.compile(
-    r"password|authentication|pg_hba\.conf|(role|database) \".*\" (does not exist|is not permitted)",
+    r"password|authentication|pg_hba\.conf|certificate|(role|database) \".*\" (does not exist|is not permitted)",
     re.IGNORECASE,
 )
 _ROOM: Final = re.compile(r"max_wal_senders|replication slots are in use|max_replication_slots")
