@@ -114,6 +114,7 @@ class Server:
             shutil.chown(self.folder, who)
             if programs.is_relative_to(Path.home()):  # where nobody else gets in
                 shutil.copytree(programs.parent, self.folder / "programs", symlinks=True)
+                _given(self.folder / "programs", who)  # or it cannot remove them
                 self.programs = programs = self.folder / "programs" / programs.name
         self.data = self.folder / "data"
         quickly, who_and_how = ("--no-sync",), ("--auth=trust", "--username=postgres")
@@ -159,8 +160,7 @@ class Server:
             file.write(f"primary_conninfo = 'host={self.folder} port={self.port} user=postgres dbname=postgres'\n")
         made.data.chmod(0o700)
         if self._user:
-            for path in [made.data, *made.data.rglob("*")]:
-                shutil.chown(path, self._user["user"], self._user["group"])
+            _given(made.data, self._user["user"])
 
     def start(self) -> None:
         """Begin to serve, on the port as before if it had one."""
@@ -260,6 +260,13 @@ def _gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except FileNotFoundError:
         return True
+
+
+def _given(folder: Path, user: str) -> None:
+    """Have a folder, with all that is in it, belong to somebody."""
+    for path in [folder, *folder.rglob("*")]:
+        if not path.is_symlink():
+            shutil.chown(path, user)
 
 
 def _known(user: str) -> bool:
