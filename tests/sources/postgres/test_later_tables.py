@@ -170,6 +170,61 @@ def test_a_table_that_is_taken_out_is_followed_no_more_and_holds_back_nothing(sh
     assert shop.held(flow, "orders") == shop.there("orders")
 
 
+def test_an_added_table_that_cannot_be_read_holds_up_no_other(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It lacks its right, then the publication lacks it, then somebody has locked it; at last it joins."""
+    monkeypatch.setattr("tidegauge.sources.postgres.subscription._LOOKS", 0.1)
+    role = f"reader_{shop.name}"
+    shop.do(f"CREATE ROLE {role} LOGIN REPLICATION", f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    shop.do(f"ALTER ROLE {role} SET lock_timeout = '100ms'")
+    add_users(shop)
+    shop.do(f"GRANT SELECT ON users TO {role}")
+    shop.dsn = shop.server.address(shop.name, user=role)
+    flow = shop.flow()
+    shop.do(f"REVOKE SELECT ON users FROM {role}")
+    number = 6
+
+    def others_go_on() -> None:
+        nonlocal number
+        number += 1
+        shop.do(f"INSERT INTO orders VALUES ({number}, {number})")
+        eventually(lambda: len(shop.held(flow, "orders")) == number)
+
+    with flow.start(engine=tg.LocalEngine(threads=2)) as run:
+        eventually(lambda: "cannot read public.users" in caplog.text)
+        others_go_on()
+        shop.do("ALTER PUBLICATION shop DROP TABLE users")
+        eventually(lambda: "lacks the table public.users" in caplog.text)
+        others_go_on()
+        with psycopg.connect(shop.address) as other:
+            shop.do("ALTER PUBLICATION shop ADD TABLE users")
+            other.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
+            shop.do(f"GRANT SELECT ON users TO {role}")
+            eventually(lambda: "lock timeout" in caplog.text)
+            others_go_on()
+            other.execute("UPDATE users SET name = 'late' WHERE id <= 3")
+            other.commit()
+        eventually(lambda: shop.held(flow, "users") == shop.there("users"))
+        others_go_on()
+        assert run.status.sources[0].state != "stalled"
+
+
+def waiting_for_locks(shop: Shop) -> int:
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{shop.name}' AND wait_event_type = 'Lock'"
+    return int(shop.ask(query)[0][0])
+
+
+def test_who_waits_for_a_lock_on_an_added_table_ends_with_its_connection(shop: Shop) -> None:
+    add_users(shop)
+    with psycopg.connect(shop.address) as other:
+        other.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
+        subscription = connected_at(shop)
+        eventually(lambda: subscription.receive(1000, 0.05) is None and waiting_for_locks(shop) == 1)
+        subscription.close()
+        eventually(lambda: waiting_for_locks(shop) == 0)
+
+
 def test_a_table_that_the_publication_lacks_is_refused_before_anything_runs(shop: Shop) -> None:
     shop.table("users", "id int PRIMARY KEY, name text")
     with pytest.raises(PublicationUnfit, match=r"lacks the table public\.users"):

@@ -68,6 +68,10 @@ class KeptChunks:
                     file.write(_streamed(run))
                     self._parts.setdefault(stream, []).append((start, file.tell() - start))
 
+    def forget(self, stream: str) -> None:
+        """Forget the chunks of a stream."""
+        self._parts.pop(stream, None)
+
     def taken(self, stream: str, *, since: int) -> list[Chunk]:
         """Return chunks that have those of a stream, from a place on."""
         return [
@@ -131,8 +135,10 @@ class ArrivingTables:
         return {} if self._reading is None else self._reading.partitions
 
     def close(self) -> None:
-        """Give it up. Does not wait."""
+        """Give it up. Does not wait; a thread that waits for a lock is told so."""
         self._stopped = True
+        if self._reading is not None and not self._whole:
+            threading.Thread(target=self._reading.stop, name="later rows end", daemon=True).start()
         with suppress(Exception):
             self._maker.close()
 

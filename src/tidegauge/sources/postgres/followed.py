@@ -13,12 +13,13 @@ from tidegauge.sources.postgres.server import DistantServer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
+from tidegauge.errors.base import Transient
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import CatalogLook
 from tidegauge.sources.postgres.checks import changed_tables, check_server, check_tables
@@ -72,15 +73,35 @@ class ReplicationSetup:
         check_server(self.place.shown, found)
         return found
 
-    def check(self, found: CatalogLook, oids: Mapping[str, int], partitions: FollowedPartitions) -> Mapping[str, str]:
+    def unfit(self, found: CatalogLook, names: Collection[str]) -> Mapping[str, Transient]:
+        """Return of these tables those that cannot be followed at present, with why."""
+        wrong: dict[str, Transient] = {}
+        for name in names:
+            tables = tuple(table for table in found.tables if str(table) == name)
+            alone = replace(found, tables=tables, missing=tuple(one for one in found.missing if one == name))
+            try:
+                check_tables(self.place.shown, self.publication, alone)
+            except Transient as error:
+                wrong[name] = error
+        return wrong
+
+    def check(
+        self,
+        found: CatalogLook,
+        oids: Mapping[str, int],
+        partitions: FollowedPartitions,
+        awaited: Collection[str] = (),
+    ) -> Mapping[str, str]:
         """Return the tables that are not those that were declared, with why; raise what keeps others from it.
 
         oids: the server's numbers of them, as far as known. partitions: the note of theirs.
+        awaited: tables that have not joined, see `unfit`.
         """
         declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
         old = self.server.old_rows(partitions.questions(found))
         changed = {**partitions.changed(found, old), **changed_tables(oids, declared, found)}
-        others = tuple(table for table in found.tables if str(table) not in changed)
-        missing = tuple(name for name in found.missing if name not in changed)
+        apart = {*changed, *awaited}
+        others = tuple(table for table in found.tables if str(table) not in apart)
+        missing = tuple(name for name in found.missing if name not in apart)
         check_tables(self.place.shown, self.publication, replace(found, tables=others, missing=missing))
-        return changed
+        return {name: why for name, why in changed.items() if name not in awaited}

@@ -156,6 +156,15 @@ class Gathering:
         self.aside_size = 0
         return found
 
+    def expect(self, stream: str) -> None:
+        """Set aside the chunks of a stream that came later, from here on."""
+        self._later[stream] = LaterPlaces(self.reached)
+
+    def pass_over(self, stream: str) -> None:
+        """Take no chunks of a stream that came later, until it is expected; forget those that are set aside."""
+        self._later[stream] = LaterPlaces(_NEVER)
+        self.aside_size -= sum(len(one.data) for one in self.aside.pop(stream, []))
+
     def join(self, stream: str, oid: int, place: int) -> None:
         """Take in that a stream that came later is one like the others from a place on, which is the one reached."""
         self._later[stream] = replace(self._later[stream], place=place)

@@ -6,22 +6,27 @@ from the place of its first rows on until every output has them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import pyarrow as pa
 
+from tidegauge.errors.base import Transient
 from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost, TableTakenBack
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.folder import LogBeginning
 from tidegauge.sources.postgres.arriving import ArrivingTables, KeptChunks, given_later
-from tidegauge.sources.postgres.catalog import PublishedTable
+from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.gathering import Gathering, LaterPlaces
 from tidegauge.sources.postgres.later import JoinedTable, LaterTables
 from tidegauge.sources.postgres.partitions import FollowedPartitions
+from tidegauge.sources.sweep import backoff
 
 __all__ = ["JoiningTables"]
+
+_log: Final = logging.getLogger(__name__)
 
 
 class JoiningTables:
@@ -35,6 +40,12 @@ class JoiningTables:
         self._waiting: dict[str, JoinedTable] = {}
         """The tables that join at a place that is yet to come, by stream."""
         self._arriving: ArrivingTables | None = None
+        self._awaited: dict[str, PublishedTable | None] = {}
+        """The streams that have not joined: each with its table, None for one that cannot be read at present."""
+        self._unfit: Mapping[str, Transient] = {}
+        self._attempt, self._again_at = 0, float("-inf")
+        self._told: dict[str, str] = {}
+        """The errors that were logged last, by the names of tables."""
 
     @property
     def oids(self) -> dict[str, int]:
@@ -49,8 +60,8 @@ class JoiningTables:
 
     @property
     def coming(self) -> bool:
-        """Whether tables are on their way, whose place is yet to come."""
-        return self._arriving is not None
+        """Whether there are tables whose place is yet to come."""
+        return bool(self._awaited)
 
     @property
     def _declared(self) -> list[JoinedTable]:
@@ -66,7 +77,10 @@ class JoiningTables:
             self._later.leave(table, place)
 
     def forget(self) -> None:
-        """Forget all of it: the source begins anew, with all tables that it has."""
+        """Forget all of it: the source begins anew, with all tables that it has. Raises why one cannot be read."""
+        for error in self._unfit.values():
+            raise error
+        self._awaited = {}
         self._later.forget()
         self.partitions.forget()
 
@@ -91,21 +105,61 @@ class JoiningTables:
                 raise SnapshotLost(source=shown, lsn=str(Lsn(one.since)), detail=detail)
         return min([lsn, *(one.since for one in self._waiting.values())])
 
-    def places(self, lsn: int, coming: Mapping[str, PublishedTable]) -> dict[str, LaterPlaces]:
-        """Return what a stream from a place on is to know. coming: the tables that are on their way."""
-        known = {one.stream: LaterPlaces(one.since, one.place) for one in self._declared}
-        return {**known, **{stream: LaterPlaces(lsn) for stream in coming if stream not in known}}
+    def places(self) -> dict[str, LaterPlaces]:
+        """Return the places of the tables that joined."""
+        return {one.stream: LaterPlaces(one.since, one.place) for one in self._declared}
 
-    def arrive(self, later: Mapping[str, PublishedTable], floor: int) -> None:
-        """Begin to read the first rows of those that have not joined."""
+    def awaited(self, late: Collection[str]) -> list[str]:
+        """Return the tables of those streams that have not joined."""
         joined = {one.stream for one in self._declared}
-        coming = {stream: table for stream, table in later.items() if stream not in joined}
-        if coming:
-            self._arriving = ArrivingTables(self._reader, self._later, coming, floor)
+        return [name for name, stream in self._reader.names.items() if stream in late and stream not in joined]
 
-    def go_on(self, reached: int) -> bool:
-        """Go on a little; return whether tables may join at a place. Raises what keeps rows from being read."""
-        return self._arriving is not None and self._arriving.go_on(reached)
+    def see(self, found: CatalogLook, late: Collection[str]) -> None:
+        """Take in how the tables are that have not joined. One that cannot be read keeps no other from it."""
+        names = self.awaited(late)
+        self._unfit = self._reader.unfit(found, names)
+        self._tell(self._unfit)
+        there = {str(table): table for table in found.tables}
+        self._awaited = {self._reader.names[name]: None if name in self._unfit else there.get(name) for name in names}
+
+    def go_on(self, gathering: Gathering) -> bool:
+        """Go on a little; return whether tables may join at the place reached.
+
+        What keeps their rows from being read is theirs alone: it is tried again, after growing delays.
+        """
+        try:
+            if self._arriving is None:
+                self._begin_reading(gathering)
+            return self._arriving is not None and self._arriving.go_on(gathering.reached)
+        except (OSError, Transient) as error:
+            self._give_up(gathering, error)
+            return False
+
+    def _tell(self, errors: Mapping[str, Exception]) -> None:
+        """Log why tables are not on their way, once each."""
+        for name, error in errors.items():
+            if self._told.get(name) != str(error):
+                self._told[name] = str(error)
+                _log.warning("%s: the table %s has to wait: %s", self._reader.place.shown, name, error)
+
+    def _begin_reading(self, gathering: Gathering) -> None:
+        """Begin to read the rows of the tables that can be read, if it is time to."""
+        coming = {stream: table for stream, table in self._awaited.items() if table is not None}
+        if coming and self._reader.server.monotonic() >= self._again_at:
+            for stream in coming:
+                gathering.expect(stream)
+            self._arriving = ArrivingTables(self._reader, self._later, coming, gathering.reached)
+
+    def _give_up(self, gathering: Gathering, error: Exception) -> None:
+        for stream in self._awaited:
+            gathering.pass_over(stream)
+            self._kept.forget(stream)
+        if self._arriving is not None:
+            self._arriving.close()
+        self._arriving = None
+        self._tell({", ".join(self._awaited): error})
+        self._attempt += 1
+        self._again_at = self._reader.server.monotonic() + backoff(self._attempt)
 
     def set_aside(self, gathering: Gathering) -> None:
         """Keep the chunks that wait in a file. Raises `OSError`."""
@@ -113,7 +167,7 @@ class JoiningTables:
 
     def join(self, gathering: Gathering) -> list[JoinedTable]:
         """Have tables join at the place reached, which is beyond all that was given; return them."""
-        if self._arriving is None or not self._arriving.go_on(gathering.reached):
+        if not self.go_on(gathering) or self._arriving is None:
             return []
         joined = self._arriving.joined(gathering.reached)
         self.partitions.begin(self._arriving.partitions)
@@ -121,7 +175,8 @@ class JoiningTables:
         for one in joined:
             gathering.join(one.stream, one.oid, one.place)
             self._waiting[one.stream] = one
-        self._arriving = None
+            self._awaited.pop(one.stream, None)
+        self._arriving, self._attempt = None, 0
         return joined
 
     def given(self, gathering: Gathering) -> list[tuple[str, pa.RecordBatch]]:

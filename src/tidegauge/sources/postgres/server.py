@@ -62,6 +62,7 @@ class SnapshotRows(Protocol):
     def shapes(self) -> Mapping[str, str]: ...  # noqa: D102
     @property
     def partitions(self) -> Mapping[str, KnownPartitions | None]: ...  # noqa: D102
+    def stop(self) -> None: ...  # noqa: D102
 
 
 class AnsweringServer(Protocol):

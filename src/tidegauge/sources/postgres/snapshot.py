@@ -130,6 +130,13 @@ class SnapshotReading:
         self._failures: Final[list[BaseException]] = []
         self.steps: Final = Steps(self._steps())
 
+    def stop(self) -> None:
+        """Give it up, also while the server waits for a lock. May be called by another thread."""
+        self._stopped.set()
+        for connection in list(self._open):
+            with suppress(Exception):
+                connection.cancel_safe(timeout=_LINGERS)
+
     def _steps(self) -> Generator[object, None, None]:
         """Have all tables read, and wait for it a little at a time."""
         task = self._task
@@ -141,6 +148,7 @@ class SnapshotReading:
         readers: list[threading.Thread] = []
         try:
             with session(task.place, patient=True) as connection:
+                self._open.append(connection)
                 self._enter(connection)
                 tables = {one: held(connection, *what, task.place.shown) for one, what in task.streams.items()}
                 keys = yield from self._planned(tables)

@@ -98,7 +98,9 @@ class Replication:
                 self._joining.take_out(record, bound.frontier[WAL])
                 self._oids = {**self._oids, **self._joining.oids}
             self._partitions.only(self._oids if record is not None and same and record.point else ())
-            self._changed, self._changed_by = reader.check(found, self._oids, self._partitions), found.end
+            awaited = self._joining.awaited(self._late)
+            self._changed, self._changed_by = reader.check(found, self._oids, self._partitions, awaited), found.end
+            self._joining.see(found, self._late)
             if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
                 self._open(found, bound)
         except BaseException:
@@ -191,7 +193,6 @@ class Replication:
         reader = self._reader
         reader.folder.forget_spill(lsn)
         needed = self._joining.begin(lsn)
-        later = {stream: self._table(stream) for stream in self._late if self._reader.tables[stream] in self._tables}
         self._sender.start(reader.publication, min(self._confirmed, lsn))  # all that it has: see `witness`
         with self._server.looking() as look:
             found = look(reader.publication, list(reader.tables.values()), reader.slot)
@@ -202,9 +203,10 @@ class Replication:
         witness = remembered(reader.folder, known)
         comparing = Comparison(witness, begins) if begins < witness.before else None
         streams = {place: stream for stream, place in reader.tables.items()}
-        places = self._joining.places(lsn, later)
+        places = self._joining.places()
         self._gathering = Gathering(streams, lsn, reader.folder.spill, self._oids, comparing, places, reader.spill)
-        self._joining.arrive(later, max(self._end, lsn))
+        for stream in set(self._late) - places.keys():
+            self._gathering.pass_over(stream)
         coming = {name for name, stream in self._names.items() if stream in self._late} - self._joining.oids.keys()
         self._further.begin(table for table in found.tables if str(table) not in coming)
         self._given_to, self._remembering = lsn, GivenTransactions(witness)
@@ -308,7 +310,7 @@ class Replication:
         while True:
             if gathering.aside_size >= _BYTES:
                 self._joining.set_aside(gathering)
-            if self._joining.go_on(gathering.reached) and gathering.reached > self._given_to:
+            if self._joining.go_on(gathering) and gathering.reached > self._given_to:
                 return self._given(gathering)
             for number, frame in enumerate(self._sender.frames()):
                 lsn, message = payload(frame)
@@ -370,5 +372,8 @@ class Replication:
         if self._server.monotonic() - self._looked_at >= _LOOKS:
             self._looked_at = self._server.monotonic()
             found = self._reader.see()
-            self._changed, self._changed_by = self._reader.check(found, self._oids, self._partitions), found.end
+            awaited = self._joining.awaited(self._late)
+            changed = self._reader.check(found, self._oids, self._partitions, awaited)
+            self._changed, self._changed_by = changed, found.end
+            self._joining.see(found, self._late)
             self._further.seen(found.tables)

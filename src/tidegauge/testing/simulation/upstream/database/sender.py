@@ -311,6 +311,9 @@ class SimulatedReading:
         """Itself."""
         return self
 
+    def stop(self) -> None:
+        """Nothing: nobody else is at it."""
+
     def go_on(self, seconds: float) -> bool:
         """Read for so long; return whether all is read."""
         until = self._server.monotonic() + seconds
