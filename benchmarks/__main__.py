@@ -54,8 +54,8 @@ BENCHMARKS: Final = (
     "late",
     "kafka",
 )
-APART: Final = ("kafka_large", "kafka_outputs", "late.large", "core.frontiers", "postgres_flow")
-"""Only run when you name them: four take long, the other is a part of `core`."""
+APART: Final = ("kafka_large", "kafka_outputs", "late.large", "core.frontiers", "postgres_flow", "first_rows_large")
+"""Only run when you name them: five take long, the other is a part of `core`."""
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "build" / "benchmarks"
 

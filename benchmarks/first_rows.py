@@ -20,15 +20,18 @@ from deltalake import DeltaTable
 from tests.postgres import LOGICAL, Server, binaries, new_database
 
 import tidegauge as tg
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, Goal
+from benchmarks.processes import peaks
 from benchmarks.room import Room, spark_session
 from tidegauge.testing.jars import DELTA, POSTGRES, class_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["measure"]
+__all__ = ["compared", "measure"]
 
+_SPARK: Final = "Spark's JDBC reader"
+_COPY: Final = "COPY TO, to /dev/null"
 _REPETITIONS: Final = 3
 _CONNECTIONS: Final = 2
 _WITHIN_SPARK: Final = {
@@ -39,11 +42,15 @@ _WITHIN_SPARK: Final = {
 
 def measure(room: Room) -> list[Figure]:
     """Measure one table."""
+    return compared(room, room.size(2_000_000, 20_000), room.size(_REPETITIONS, 1))
+
+
+def compared(room: Room, rows: int, times: int) -> list[Figure]:
+    """Measure a table of so many rows, so many times, each way in turn."""
     programs = binaries()
     if programs is None or not (programs / "psql").exists():
         room.say("left out: it takes PostgreSQL with psql, see 'make postgres'")
         return []
-    rows, times = room.size(2_000_000, 20_000), room.size(_REPETITIONS, 1)
     jars = [*class_path(DELTA).split(":"), class_path(POSTGRES)]
     server = Server(programs, settings={**LOGICAL, "max_wal_size": "8GB", "shared_buffers": "128MB"})
     try:
@@ -61,24 +68,32 @@ def measure(room: Room) -> list[Figure]:
         with spark_session(jars=jars, settings=_WITHIN_SPARK) as spark:
             ways: dict[str, Callable[[], None]] = {
                 "ours": lambda: _ours(address, room.fresh("ours"), rows),
-                "Spark's JDBC reader": lambda: _jdbc(spark, url, room.fresh("spark"), rows),
-                "COPY TO, to /dev/null": lambda: _copied(programs, address),
+                _SPARK: lambda: _jdbc(spark, url, room.fresh("spark"), rows),
+                _COPY: lambda: _copied(programs, address),
             }
-            ways["Spark's JDBC reader"]()  # its first job is slower than those that follow
+            ways[_SPARK]()  # its first job is slower than those that follow
             seconds: dict[str, list[float]] = {way: [] for way in ways}
+            memory: dict[str, int] = dict.fromkeys(ways, 0)
             for number in range(times):
                 room.say(f"{rows:,} rows, {number + 1}")
                 for way, work in ways.items():
-                    begun = time.perf_counter()
-                    work()
-                    seconds[way].append(time.perf_counter() - begun)
+                    with peaks() as watched:
+                        begun = time.perf_counter()
+                        work()
+                        seconds[way].append(time.perf_counter() - begun)
+                    room.say(f"{way}: {seconds[way][-1]:.1f} s")
+                    memory[way] = max(memory[way], watched.together["driver" if way == "ours" else "jvm"])
+                    for folder in room.folder.iterdir():
+                        room.clear(folder)
     finally:
         server.stop()
     rates = {way: tuple(rows / one for one in found) for way, found in seconds.items()}
+    held = {way: f"{size >> 20:,} MiB" for way, size in memory.items()}
+    what = f"first rows a second, {rows:,} rows to Delta"
+    note = f"at most {held['ours']} resident in the driver, and {held[_SPARK]} in Spark's JVM"
     return [
-        Figure(f"first rows a second, {rows:,} rows to Delta", "1/s", rates["ours"], rates[way], peer_name=way)
-        for way in ways
-        if way != "ours"
+        Figure(what, "1/s", rates["ours"], rates[_SPARK], peer_name=_SPARK, goal=Goal("ratio", ">=", 1.0), note=note),
+        Figure(what, "1/s", rates["ours"], rates[_COPY], peer_name=_COPY),
     ]
 
 
