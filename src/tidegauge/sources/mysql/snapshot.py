@@ -9,7 +9,7 @@ nothing is bound, so an attempt that was cut off leaves nothing behind. A step w
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -36,7 +36,8 @@ def rows_of(data: bytes) -> pa.RecordBatch:
 
 
 class FirstRowsReading:
-    """A snapshot that is being read. streams: of each stream its database, its table and its columns."""
+    """A snapshot that is being read. streams: of each stream its database, its table and its columns. opened: is
+    called with the position, before any row is read."""
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class FirstRowsReading:
         kind: ServerKind,
         folder: SourceFolder,
         streams: Mapping[str, tuple[str, str, pa.Schema]],
+        opened: Callable[[str], object],
     ) -> None:
         self.pieces: dict[str, tuple[SnapshotPiece, ...]] = {}
         self.gtids = ""
@@ -53,6 +55,7 @@ class FirstRowsReading:
         self._server: Final = server
         self._kind: Final = kind
         self._folder: Final = folder
+        self._opened: Final = opened
         self.steps: Final = Steps(self._read(streams), server.monotonic)
 
     def _read(self, streams: Mapping[str, tuple[str, str, pa.Schema]]) -> Generator[object, None, None]:
@@ -61,6 +64,7 @@ class FirstRowsReading:
         names = [(database, table) for database, table, _ in streams.values()]
         with self._server.first_rows(self._kind, names) as transaction:
             self.gtids = transaction.gtids
+            self._opened(self.gtids)
             self.tables = dict(zip(streams, transaction.tables, strict=False))  # of a MariaDB there are none
             for number, (stream, (database, table, columns)) in enumerate(streams.items()):
                 path = self._folder.snapshot / f"{number}.arrows"

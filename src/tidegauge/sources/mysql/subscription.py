@@ -39,7 +39,7 @@ from tidegauge.sources.mysql.catalog import ServerLook, changed, check_server
 from tidegauge.sources.mysql.catalogued import known_table
 from tidegauge.sources.mysql.chunks import ENDED, batch_of, ending
 from tidegauge.sources.mysql.gathering import FILED_FROM, EventGathering
-from tidegauge.sources.mysql.marks import LogMarks
+from tidegauge.sources.mysql.marks import LogMark, LogMarks
 from tidegauge.sources.mysql.proof import LogProof
 from tidegauge.sources.mysql.server import BinlogServer
 from tidegauge.sources.mysql.servers import ServerKind, connect_state
@@ -98,6 +98,8 @@ class BinlogSubscription:
         self._proof: LogProof | None = None
         self._reading: FirstRowsReading | None = None
         self._owed: LogBeginning | None = None
+        self._seen: LogMark | None = None
+        """The last transaction of the first rows, as the log had it when they were begun."""
         self._told_end = False
         self._given_to = start
         self._given_at = setup.server.monotonic()
@@ -199,7 +201,7 @@ class BinlogSubscription:
         self._gathering = EventGathering(
             shown, streams, domain, frontier, charsets, spill, tables, over, filed=setup.filed
         )
-        mark = self._marks.last
+        mark = self._seen if fresh else self._marks.last
         earlier = Frontier({**frontier, domain: max(before - 1, 0) if mark is None else mark.sequence})
         try:
             self._start_log(earlier, frontier)
@@ -260,7 +262,25 @@ class BinlogSubscription:
             for stream, table in setup.tables.items()
             if stream not in self._changed
         }
-        self._reading = FirstRowsReading(self._server, setup.kind, setup.folder, streams)
+        self._reading = FirstRowsReading(self._server, setup.kind, setup.folder, streams, self._see)
+
+    def _see(self, gtids: str) -> None:
+        """Read the last transaction of the first rows: until they are read, the log may become another one."""
+        frontier, domain = self._parsed(gtids), self._domain(None)
+        if not (before := frontier[domain]):
+            return
+        self._found = self._server.look([])
+        proof = LogProof(self._setup.source, domain, before, None)
+        try:
+            self._start_log(Frontier({**frontier, domain: before - 1}), frontier)
+            until = self._server.monotonic() + _PATIENCE
+            while proof.found is None and not proof.over and self._server.monotonic() < until:
+                for event in self._log.events(0.1):
+                    proof.takes(event)
+        except (BinlogPurged, BinlogServerUnfit):  # where the one before it is gone, or another server's
+            pass
+        self._log.close()
+        self._seen, self._log = proof.found, self._server.log()
 
     def _first(self, until: float) -> Received | None:
         """Go on with the first rows; return all of them once they are whole."""
@@ -283,7 +303,11 @@ class BinlogSubscription:
             record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, shapes)
             gone = {one: ending((domain, point - 1, at), ENDED, detail=why) for one, why in self._changed.items()}
             record, self._changed = with_ended(record, gone), {}
-            self._begin(self._parsed(gtids), record, fresh=True)
+            try:
+                self._begin(self._parsed(gtids), record, fresh=True)
+            except UpstreamRecreated as error:
+                detail = f"its log became another one while the first rows were read: {error.summary}"
+                raise BinlogServerAway(source=self._server.shown, detail=detail) from error
             setup.folder.keep_stream(record)
             self._owed = record
         found, self._owed = self._owed, None

@@ -69,8 +69,9 @@ class FollowedServer(Protocol):
     def place(self) -> str: ...
     @property
     def overtaken(self) -> bool: ...
-    @property
-    def end(self) -> int: ...
+    def end(self, place: str) -> int:
+        """Return the next position of a partition."""
+        ...
 
     @property
     def followed(self) -> DatabaseRows:
@@ -164,9 +165,9 @@ class DatabaseUpstream:
         found = self.server.followed.log
         return {self.server.place: found[-1].place + 1} if found else {}
 
-    def end(self, place: str) -> int:  # noqa: ARG002
+    def end(self, place: str) -> int:
         """Return the end of the log."""
-        return self.server.end
+        return self.server.end(place)
 
     def start(self, place: str) -> int:  # noqa: ARG002 - first rows are at the beginning
         """Return 0."""

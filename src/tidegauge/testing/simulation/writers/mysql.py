@@ -53,17 +53,16 @@ class FollowedBinlog:
         self.log: Final = BinlogLog(data_tables(source, lambda: True), clock, named=named)
         self.place: Final = self.log.domain
         self._followed: DatabaseRows | None = None
-        self._last = 0
+        self._last: dict[str, int] = {}
 
     @property
     def followed(self) -> DatabaseRows:
         """The tables, by the log that the flow has begun with."""
         return self._followed or self.log.database
 
-    @property
-    def end(self) -> int:
-        """The next number of the log that the flow has begun with."""
-        return max(self._last, self.log.executed.get(self.place, 0)) + 1
+    def end(self, place: str) -> int:
+        """Return the next number of a domain or a server, also of the log that the flow has begun with."""
+        return max(self._last.get(place, 0), self.log.executed.get(place, 0)) + 1
 
     def source(self, meet: WorldMeeting) -> SimulatedDatabase:
         """Return the source, as one driver has it."""
@@ -123,7 +122,6 @@ class FollowedBinlog:
                 log.purge(log.executed)
             case "reset":
                 self._keep(begun=begun is not None)
-                log.cut()
                 log.reset()
             case "put back" if begun is not None and begun.done:
                 self._keep(begun=True)
@@ -139,4 +137,4 @@ class FollowedBinlog:
     def _keep(self, *, begun: bool) -> None:
         """Remember the log, which is about to become another one."""
         if begun and self._followed is None:
-            self._followed, self._last = self.log.database, self.log.executed.get(self.place, 0)
+            self._followed, self._last = self.log.database, dict(self.log.executed)

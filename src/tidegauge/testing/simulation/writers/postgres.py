@@ -57,8 +57,7 @@ class FollowedPostgres:
         """The tables."""
         return self.log.database
 
-    @property
-    def end(self) -> int:
+    def end(self, place: str) -> int:  # noqa: ARG002 - there is one
         """The end of the log."""
         return self.log.end
 

@@ -158,7 +158,8 @@ class BinlogLog:
             del self.transactions[0]
 
     def reset(self) -> None:
-        """Empty the log, and count from 1 again. The tables stay."""
+        """Empty the log, and count from 1 again. Tables stay, and so do sessions; but nobody is sent the log on."""
+        self.reader = None
         self.database = DatabaseRows([*self.database.tables.values()], self.database.rows)
         self.transactions, self.executed, self.purged = [], {}, {}
         self.changes += 1
