@@ -27,6 +27,7 @@ from tidegauge.errors.loads import (
     LoadsNotTaken,
     NoSuchColumns,
     NothingToLoad,
+    ValuesInFolders,
 )
 from tidegauge.maintenance import loading
 from tidegauge.sources.batches import loading as batches_loading
@@ -126,6 +127,24 @@ def test_what_cannot_be_loaded_is_refused_by_name(tmp_path: Path) -> None:
         tg.load(flow, "orders", tmp_path / "a.xlsx")
     with pytest.raises(InvalidArgument, match="all_or_nothing"):
         tg.load(flow, "orders", tmp_path / "a.csv", all_or_nothing=False)
+
+
+def test_values_that_the_names_of_folders_have_are_not_loaded_as_nulls(tmp_path: Path) -> None:
+    flow = shop(tmp_path)
+    for folder, table in (
+        ("name=a", pa.table({"id": [1]})),
+        ("name=__HIVE_DEFAULT_PARTITION__", pa.table({"id": [2]})),
+        ("name=b", pa.table({"id": [3], "name": ["b"]})),
+        ("day=1", pa.table({"id": [4]})),
+    ):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        pq.write_table(table, tmp_path / "in" / folder / "x.parquet")
+    with pytest.raises(ValuesInFolders, match=r"name=a/x\.parquet has 1 rows without a value of name"):
+        tg.load(flow, "orders", tmp_path / "in" / "*" / "*.parquet")
+    assert staged(tmp_path) == ["lock"]
+    shutil.rmtree(tmp_path / "in" / "name=a")
+    tg.load(flow, "orders", tmp_path / "in" / "*" / "*.parquet")
+    assert [n for n, _ in rows(flow)] == [2, 3, 4]
 
 
 def test_a_file_of_the_same_name_with_other_content_is_another_file(tmp_path: Path) -> None:

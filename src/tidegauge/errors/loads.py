@@ -1,4 +1,4 @@
-"""TG-0679, TG-0689, TG-0694 to TG-0699, TG-0977: loads of files into a flow, once.
+"""TG-0679, TG-0689, TG-0694 to TG-0699, TG-0977, TG-0978: loads of files into a flow, once.
 
 After each of them nothing was loaded, but for TG-0977, after which nobody knows.
 """
@@ -17,6 +17,7 @@ __all__ = [
     "NoSuchColumns",
     "NothingToLoad",
     "UrlGivesNoData",
+    "ValuesInFolders",
 ]
 
 
@@ -103,3 +104,15 @@ class NoSuchColumns(TidegaugeError):
     what = "nothing was loaded: {path} has {rows} rows with no value in any of the columns {columns}"
     cause = "its columns have other names, or it is another file than you think: columns are found by name"
     remedy = "declare the columns as the file has them, or name the right file"
+
+
+class ValuesInFolders(TidegaugeError):
+    """A file that lacks a column whose value the name of its folder has."""
+
+    code = "TG-0978"
+    what = "nothing was loaded: {path} has {rows} rows without a value of {column}, which the name of a folder has"
+    cause = "a table was written in partitions, as Spark's partitionBy does: such a column is in no file"
+    remedy = (
+        "read the table with the tool that wrote it, write the files with the column, and load those; or leave the "
+        "column out of those of the source"
+    )

@@ -121,10 +121,10 @@ def load(
         env: the world, for tests.
 
     Raises `LoadsNotTaken`, `LoadedAlready`, `NothingToLoad`, `FileNotLoadable`, `FileChangedMeanwhile`,
-    `NoSuchColumns`, `UrlGivesNoData`, `LoadNotStaged`, `HttpMissing`, `InvalidArgument`, `UnknownName`, and what
-    object stores refuse. After each of them nothing is loaded. After `LoadInDoubt`, of a source in an object store,
-    nobody knows. An `OSError` comes of a disk that could not say
-    whether the load, which is there, stays there when the power fails.
+    `NoSuchColumns`, `ValuesInFolders`, `UrlGivesNoData`, `LoadNotStaged`, `HttpMissing`, `InvalidArgument`,
+    `UnknownName`, and what object stores refuse. After each of them nothing is loaded. After `LoadInDoubt` nobody
+    knows. An `OSError` comes of a disk that could not say whether the load, which is there, stays there when the
+    power fails.
     """
     if all_or_nothing is not True:
         expected = "True: to load some of the files, name them"
