@@ -56,7 +56,8 @@ class Machine:
 
     def begin(self) -> None:
         for table, full in (("alpha", True), ("beta", False)):
-            self.shop.table(table, "id bigint PRIMARY KEY, n bigint, word text, large text", full=full)
+            whole = full or self.grows  # a table that takes columns on cannot fill in what changes leave out
+            self.shop.table(table, "id bigint PRIMARY KEY, n bigint, word text, large text", full=whole)
             self.shop.do(f"ALTER TABLE {table} ALTER large SET STORAGE EXTERNAL")
         self.shop.do(f"INSERT INTO alpha VALUES (1, {SUM}, 'all', NULL)")
         self.shop.do("INSERT INTO beta SELECT i, 0, 'w', NULL FROM generate_series(1, 20) i")
@@ -237,12 +238,14 @@ def play(
         running = subprocess.Popen([*command, "on"], env=env)
         try:
             if turn == 0:
-                eventually(lambda: stream(root) is not None and (not grows or bool(stream(root).get("point"))))
+                eventually(
+                    lambda: stream(root) is not None and (not grows or bool(stream(root).get("point"))), within=90
+                )
             for _ in range(dice.randint(2, 8)):
                 machine.together() if dice.random() < 0.3 else machine.alone()
                 if dice.random() < 0.4:
                     before = machine.at()
-                    eventually(lambda before=before: told(root) > before - 200_000)  # type: ignore[misc]
+                    eventually(lambda before=before: told(root) > before - 200_000, within=120)  # type: ignore[misc]
             if kill_server and dice.random() < 0.5:
                 server.kill()
                 server.start()
