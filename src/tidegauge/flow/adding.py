@@ -47,7 +47,7 @@ class NewerFlow:
     def look(
         self, flow: FlowSpec, decided: Decisions, lacking: frozenset[str], *, tell: Callable[[str], None]
     ) -> FlowSpec | None:
-        """Return the flow to go over to; None if there is none, of which people are told why.
+        """Return the flow to go over to. None if there is none; `tell` hears why.
 
         decided: what stands. lacking: the outputs that the flow lacks, or whose code it does.
         """

@@ -1,7 +1,7 @@
 """The pace of first rows: a limit of rows a second, over all connections that read them together.
 
-Law: in any stretch of T seconds at most `rate * T` rows are read, and besides one step of each connection with what
-has come behind it. A reader that waits takes nothing from its connection, so the server soon stops to send, and to
+Law: in any stretch of T seconds at most `rate * T` rows are read, besides one step of each connection and the rows
+that came with it. A reader that waits takes nothing from its connection, so the server soon stops to send, and to
 read.
 
 >>> pace = RowsPace(1000, lambda: 0.0)
