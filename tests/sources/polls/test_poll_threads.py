@@ -79,7 +79,7 @@ def test_an_error_is_that_of_its_poll_alone() -> None:
 
 def test_a_look_at_one_source_waits_for_its_poll_and_a_look_at_a_thousand_does_not() -> None:
     begun, release = time.monotonic(), threading.Event()
-    many, one = PollThreads(sources=1000), PollThreads(sources=1, wait=_PATIENCE)
+    many, one = PollThreads(sources=1000), PollThreads(sources=1)
     slow = many(held(release))
     with pytest.raises(TimeoutError):
         slow.exception(timeout=_PATIENCE)

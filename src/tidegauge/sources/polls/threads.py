@@ -56,15 +56,18 @@ def wanted(*, waiting: int, threads: int, stuck: int, share: float) -> int:
 
 
 class _Poll(Future[None]):
-    """A poll in line or under way. patience: seconds that a look waits for it, at most."""
+    """A poll in line or under way. sources: how many share what a look may wait."""
 
-    def __init__(self, job: Callable[[], None], patience: float) -> None:
+    def __init__(self, job: Callable[[], None], sources: int) -> None:
         super().__init__()
         self.job: Final = job
-        self.patience: Final = patience
+        self.sources: Final = sources
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        return super().exception(timeout if timeout is None else min(timeout, self.patience))
+        if timeout is not None:
+            share = timeout / self.sources
+            timeout = share if share >= _LEAST_WAIT else 0.0
+        return super().exception(timeout)
 
 
 class PollThreads:
@@ -73,11 +76,8 @@ class PollThreads:
     A look at all of them waits for polls that have just begun, altogether as long as it would for one alone.
     """
 
-    def __init__(
-        self, *, sources: int, wait: float = 0.2, processor: Callable[[], float] = time.process_time
-    ) -> None:
-        share = wait / max(1, sources)
-        self._patience: Final = share if share >= _LEAST_WAIT else 0.0
+    def __init__(self, *, sources: int, processor: Callable[[], float] = time.process_time) -> None:
+        self._sources: Final = max(1, sources)
         self._processor: Final = processor
         self._line: Final = SimpleQueue[_Poll | None]()
         self._begun: Final = dict[int, float]()
@@ -90,7 +90,7 @@ class PollThreads:
 
     def __call__(self, job: Callable[[], None]) -> Future[None]:
         """Let a poll stand in line."""
-        poll = _Poll(job, self._patience)
+        poll = _Poll(job, self._sources)
         with self._lock:
             self._line.put(poll)
             self._news.set()
