@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tidegauge.errors.batches import BatchDamaged
 from tidegauge.errors.polls import PollDamaged
-from tidegauge.errors.sources import CorruptFile, RangeOvertaken
+from tidegauge.errors.sources import CorruptFile, FolderAway, RangeOvertaken
 from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.protocol import Split
 from tidegauge.sources.staging import StagingPath, check_there, opened, path_of
@@ -69,7 +69,7 @@ def unsealed(data: bytes, path: str, *, formats: Collection[int], damaged: Damag
 def staged_rows(split: StagedSplit, folder: StagingPath, *, damaged: Damaged) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file.
 
-    Raises `damaged`, `RangeOvertaken` for a file that was removed, and `FileNotFoundError` where the folder is away.
+    Raises `damaged`, `RangeOvertaken` for a file that was removed, and `FolderAway` where its folder is not there.
     """
     parquet, rows = Parquet(split.schema), 0
     try:
@@ -81,7 +81,10 @@ def staged_rows(split: StagedSplit, folder: StagingPath, *, damaged: Damaged) ->
                 rows += decoded.rows.num_rows
                 yield decoded.rows
     except FileNotFoundError:
-        check_there(folder)
+        try:
+            check_there(folder)
+        except OSError:
+            raise FolderAway(folder=str(folder), what="not there", count=1, path=split.path) from None
         raise RangeOvertaken(partition=split.partition, asked=split.lower, there=split.upper) from None
     except CorruptFile as error:
         raise damaged(path=split.path, detail=error.summary) from error

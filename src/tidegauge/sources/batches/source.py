@@ -228,7 +228,8 @@ class BatchSource:
         try:
             check_there(folder if chain.loaded is None else self._root / STAGED_LOADS)
         except OSError:
-            raise _away(folder, str(manifest_path(folder, batch))) from None
+            path = str(manifest_path(folder, batch))
+            raise FolderAway(folder=str(folder), what="not there", count=1, path=path) from None
         there = [one for one in batches_in(folder) if one > batch]
         return RecordsLost(
             source=piece.source, partition=piece.partition, asked=batch, there=min([*there, end]), end=end
@@ -237,10 +238,7 @@ class BatchSource:
     def read(self, split: BatchSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """Yield the rows of a file: each can be decoded, or the file is damaged. Raises `FolderAway`."""
         folder = self._root / (STAGED_LOADS if split.partition.startswith(LOAD) else split.partition)
-        try:
-            yield from staged_rows(split, folder, damaged=BatchDamaged)
-        except FileNotFoundError:
-            raise _away(folder, split.path) from None
+        yield from staged_rows(split, folder, damaged=BatchDamaged)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Do nothing: another flow may read the same batches. Who removes them says when."""
@@ -256,10 +254,6 @@ def _place(path: str | os.PathLike[str]) -> str:
     if isinstance(path, str) and is_address(path):
         return address(path)
     return root_at(path, where="BatchSource(path)")
-
-
-def _away(folder: StagingPath, path: str) -> FolderAway:
-    return FolderAway(folder=str(folder), what="not there", count=1, path=path)
 
 
 def _size(path: StagingPath) -> int | None:

@@ -176,5 +176,5 @@ class StagedPolls:
         )
 
     def read(self, split: PollSplit) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a poll. Raises `PollDamaged` and `RangeOvertaken` where they are not there as staged."""
+        """Return the rows of a poll. Raises `PollDamaged`, `RangeOvertaken`, `FolderAway`."""
         return staged_rows(split, path_of(split.path).parent, damaged=PollDamaged)

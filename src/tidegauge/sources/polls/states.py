@@ -74,7 +74,10 @@ def _instant(value: datetime, where: str) -> str:
         raise TypeError(f"{where} has a time zone of type {type(value.tzinfo).__name__}")
     if value.fold:
         raise TypeError(f"{where} is the second of two times of one clock")
-    return value.isoformat()
+    text = value.isoformat()
+    if datetime.fromisoformat(text).utcoffset() != value.utcoffset():  # Python reads such a one as none
+        raise TypeError(f"{where} has an offset of less than a second")
+    return text
 
 
 def decoded(value: JsonValue) -> Any:
