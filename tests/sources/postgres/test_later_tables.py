@@ -105,6 +105,22 @@ def test_the_stream_of_the_others_does_not_wait_for_a_table_that_is_added(shop: 
     assert len(shop.held(flow, "orders")) == 9
 
 
+def test_a_run_until_it_has_caught_up_waits_for_a_table_that_is_added_however_the_log_grows(shop: Shop) -> None:
+    add_users(shop)
+    ended = threading.Thread(target=shop.catch_up)
+    with psycopg.connect(shop.address) as other:
+        other.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
+        ended.start()
+        flow = shop.flow()
+        for number in range(7, 10):
+            shop.do(f"INSERT INTO orders VALUES ({number}, {number})")
+            eventually(lambda: len(shop.held(flow, "orders")) == number or not ended.is_alive())  # noqa: B023
+        assert ended.is_alive()
+        other.commit()
+    ended.join()
+    assert shop.held(flow, "users") == shop.there("users")
+
+
 def test_what_changes_while_rows_are_read_is_given_where_the_table_joins_and_always_the_same(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -363,9 +363,9 @@ class Replication:
         return self._received(batches, gathering.reached)
 
     def _received(self, batches: Sequence[tuple[str, pa.RecordBatch]], reached: int) -> Received:
-        """Return records, up to a place. While tables are on their way, more is to come beyond the log's end."""
-        end = self._end + self._joining.coming
-        return Received(tuple(batches), Frontier({WAL: reached}), Frontier({WAL: end}), self._further.told)
+        """Return records, up to a place."""
+        end, coming = Frontier({WAL: self._end}), self._joining.coming
+        return Received(tuple(batches), Frontier({WAL: reached}), end, self._further.told, awaits=coming)
 
     def _look_again(self) -> None:
         """See now and then that the tables are still published, and are still those that were declared."""

@@ -128,6 +128,7 @@ class PushReader:
         self._mean = 1024.0
         self._full = ""
         self._further: pa.Schema | None = None
+        self._awaits = False
         """The columns of all streams, where records told of others than are known."""
 
     # What others ask, in the worker's thread.
@@ -141,7 +142,7 @@ class PushReader:
         observed = Observation(
             at=self.setup.env.now(),
             upper=upper,
-            end=upper if self.end is None else upper.join(self.end),  # it is not behind, but it has no seal
+            end=upper if self.end is None or self._awaits else upper.join(self.end),  # not behind, but without a seal
             more=self.end is None and bool(self._full),  # room comes from binding: not to be waited for
             coming=not self._current,
             identity=self.identity,
@@ -306,7 +307,7 @@ class PushReader:
         if done.received is not None:
             self._give(done.received, output)
         elif self._asking:
-            self._current = self.end is None or self.end.less_equal(self.reached)
+            self._current = not self._awaits and (self.end is None or self.end.less_equal(self.reached))
             self._call_at = setup.env.monotonic() + _PAUSE
             self._activator.activate_after(_PAUSE)
 
@@ -346,7 +347,8 @@ class PushReader:
             self.end = received.end
         elif self.end is not None:  # what it has shown stays in mind
             self.end = self.end.join(self.reached)
-        self._current = self.end is not None and self.end.less_equal(self.reached)
+        self._awaits = received.awaits
+        self._current = not self._awaits and self.end is not None and self.end.less_equal(self.reached)
         # Behind the records: nothing that is given later lies before it.
         if self.reached.sealed:
             self._current = True
