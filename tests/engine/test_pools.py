@@ -19,6 +19,8 @@ from tidegauge.engine.spark.engine import LATE_POOL
 from tidegauge.engine.spark.session import pooled
 from tidegauge.job.plan import EpochJob, Filter
 
+pytestmark = pytest.mark.spark
+
 
 def stages(session: Any) -> dict[int, str]:
     """The stages of all jobs by now, each with its pool."""

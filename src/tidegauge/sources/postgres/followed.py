@@ -2,8 +2,7 @@
 
 Invariant: what `see` and `check` let pass can be followed without loss, as far as the catalog tells.
 
->>> from tidegauge.sources.postgres.partitions import FollowedPartitions
-from tidegauge.sources.postgres.server import DistantServer
+>>> from tidegauge.sources.postgres.server import DistantServer
 >>> from tidegauge.sources.postgres.sessions import DatabasePlace
 >>> place = DatabasePlace("postgresql://ada@db/shop", None)
 >>> tables = {"orders": ("public", "orders")}
