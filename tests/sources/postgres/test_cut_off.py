@@ -402,7 +402,7 @@ def test_drivers_and_servers_that_die_at_any_instant_lose_no_row_and_keep_the_ra
             running = subprocess.Popen([*command, "on"], stderr=subprocess.DEVNULL, env=environment)
             before = sum(len(plan.read) for plan in rows.found().plans.values())
             wanted = before + dice.randint(1, 15)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while sum(len(plan.read) for plan in rows.found().plans.values()) < wanted:
                 if running.poll() is not None or time.monotonic() > deadline or bound(tmp_path):
                     break

@@ -58,9 +58,10 @@ class Received:
     what came since on this connection into it, but never the `start`. If a copy may answer that lags behind, raise a
     transient error until it has caught up.
 
-    further: the columns that records have besides those of their stream, by stream; see `TellsColumns`. awaits: whether
-    records are on their way that no end tells of, as those of a stream that joins: until they have come, a run does
-    not take itself for caught up.
+    further: the columns that records have besides those of their stream, by stream; see `TellsColumns`.
+
+    awaits: whether records are on their way that no end tells of, as those of a stream that joins. Until they have
+    come, a run does not take itself for caught up.
     """
 
     batches: Sequence[tuple[str, pa.RecordBatch]]
