@@ -8,15 +8,19 @@ Invariant: all rows in their order, each once; the end leaves the connection as 
 
 from __future__ import annotations
 
-import select
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegauge.sources.readable import readable
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
 __all__ = ["copied"]
+
+_LONG: Final = 60.0
+"""Seconds after which it is looked again for the end of a statement; something comes before."""
 
 
 def copied(connection: psycopg.Connection[Any], statement: sql.Composed) -> Generator[list[Any], None, None]:
@@ -42,11 +46,9 @@ def _end(connection: psycopg.Connection[Any]) -> None:
     from psycopg import errors, pq
 
     pg, failed = connection.pgconn, None
-    arriving = select.poll()
-    arriving.register(pg.socket, select.POLLIN)
     while True:
         while pg.is_busy():
-            arriving.poll()
+            readable(pg.socket, _LONG)
             pg.consume_input()
         if (result := pg.get_result()) is None:
             break

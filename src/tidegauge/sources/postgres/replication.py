@@ -5,7 +5,6 @@ Invariant: nothing waits longer than it is told to. An error of the server is on
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.sessions import DatabasePlace, error_of, explained, replicating
 from tidegauge.sources.postgres.versions import slot_made
 from tidegauge.sources.postgres.wire import status
+from tidegauge.sources.readable import readable
 
 __all__ = ["SILENCE", "LogSender", "payload"]
 
@@ -76,7 +76,7 @@ class LogSender:
             left = until - time.monotonic()
             if left <= 0:
                 return None
-            if select.select([self._pg.socket], [], [], left)[0]:
+            if readable(self._pg.socket, left):
                 with explained(self._place, self._slot):
                     self._pg.consume_input()
         found: tuple[int, str] | None = None
@@ -121,11 +121,11 @@ class LogSender:
 
     def more(self) -> bool:
         """Whether something has come, or is about to."""
-        return bool(select.select([self._pg.socket], [], [], _SOON)[0])
+        return readable(self._pg.socket, _SOON)
 
     def wait(self, seconds: float) -> None:
         """Wait until something comes, or the time is over. Raises `TimeoutError` after a long silence."""
-        if select.select([self._pg.socket], [], [], max(seconds, 0))[0]:
+        if readable(self._pg.socket, seconds):
             self._heard = time.monotonic()
         elif time.monotonic() - self._heard > SILENCE:
             raise TimeoutError(f"{self._place.shown} has said nothing for {SILENCE:.0f} seconds")

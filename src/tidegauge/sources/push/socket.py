@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import json
 import re
-import select
 import socket
 import time
 from collections import deque
@@ -58,6 +57,7 @@ from tidegauge.sources.formats.messages import OnBadMessage
 from tidegauge.sources.metadata import with_metadata, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 from tidegauge.sources.push.protocol import Received
+from tidegauge.sources.readable import readable
 
 __all__ = ["LONGEST", "SocketSource"]
 
@@ -254,7 +254,7 @@ class _Wire:
 
     def _hear(self, seconds: float) -> None:
         """Take in the bytes that come within these seconds."""
-        if not select.select([self._socket], [], [], seconds)[0]:
+        if not readable(self._socket, seconds):
             return
         data = self._socket.recv(1 << 18)
         if not data:
