@@ -346,12 +346,17 @@ def test_a_load_that_was_removed_is_lost_to_a_late_output_and_a_disk_that_is_awa
         flow = shop(tmp_path, late=True)
         with suppress(TidegaugeError):
             flow.run("caught-up", engine="local")
-        [found] = [one for one in tg.status(flow).outputs if one.name == "late"]
+        return state(tg.status(flow))
+
+    def state(status: Any) -> tuple[str, str]:
+        [found] = [one for one in status.outputs if one.name == "late"]
         return found.state, "" if found.error is None else found.error.code
 
     (tmp_path / "loads").rename(tmp_path / "away")
     (tmp_path / "loads").mkdir()  # where it is mounted
-    assert late() == ("backfilling", "")
+    waiting = shop(tmp_path, late=True)
+    with waiting.start(engine="local") as run:
+        eventually(lambda: state(run.status) == ("stalled", "TG-0341"))
     (tmp_path / "loads").rmdir()
     (tmp_path / "away").rename(tmp_path / "loads")
     (tmp_path / "loads" / first.name).rename(tmp_path / "removed")
