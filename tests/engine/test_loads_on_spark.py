@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.maintenance.test_loading_once import rows, shop, staged, write
+from tests.maintenance.history import rows, shop, write
+from tests.maintenance.test_loading_once import staged
 
 import tidegauge as tg
 from tidegauge.errors.loads import FileNotLoadable

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.maintenance.history import rows, shop, write
 from tests.waiting import eventually
 
 import tidegauge as tg
@@ -31,29 +32,6 @@ from tidegauge.errors.loads import (
 )
 from tidegauge.maintenance import loading
 from tidegauge.sources.batches import loading as batches_loading
-
-
-def shop(root: Path, *, late: bool = False) -> tg.Dataflow:
-    flow = tg.Dataflow("shop", store=f"sqlite:///{root}/shop.db")
-    history = flow.source("history", tg.BatchSource(root / "loads", columns="id long, name string"))
-    flow.sink("orders", history, tg.ParquetSink(str(root / "lake" / "orders")))
-    if late:
-        flow.sink("late", history, tg.ParquetSink(str(root / "lake" / "late")))
-    numbers = flow.source("numbers", tg.GeneratorSource(1, columns="n long"))
-    flow.sink("numbers", numbers, tg.ParquetSink(str(root / "lake" / "numbers")))
-    return flow
-
-
-def write(root: Path, *numbers: int) -> None:
-    (root / "in").mkdir(exist_ok=True)
-    for n in numbers:
-        pq.write_table(pa.table({"id": [n, n + 10], "name": ["a", "b"]}), root / "in" / f"{n}.parquet")
-
-
-def rows(flow: tg.Dataflow) -> list[tuple[int, int]]:
-    """Each row's number and epoch."""
-    flow.run("caught-up", engine="local")
-    return sorted((row["id"], row["_epoch"]) for row in tg.read_arrow(flow, "orders").to_pylist())
 
 
 def staged(root: Path) -> list[str]:

@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.maintenance.test_loading_once import rows, shop, staged
+from tests.maintenance.history import rows, shop
+from tests.maintenance.test_loading_once import staged
 from tests.sources.polls.server import Answer, Asked, Served, served
 
 import tidegauge as tg

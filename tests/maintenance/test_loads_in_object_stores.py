@@ -12,10 +12,9 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.forked import end_of
+from tests.maintenance.history import rows, shop, write
 from tests.s3 import Lake
 from tests.s3_proxy import FAULTS, Fault, Proxy
 from tests.sources.polls.server import served
@@ -45,27 +44,6 @@ QUICK = {("dropped after", "entry", ONCE), ("503 before", "rows", ONCE)}
 @pytest.fixture(params=["lake", "azure"])
 def bucket(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
-
-
-def shop(root: Path, place: str) -> tg.Dataflow:
-    flow = tg.Dataflow("shop", store=f"sqlite:///{root}/shop.db")
-    history = flow.source("history", tg.BatchSource(place, columns="id long, name string"))
-    flow.sink("orders", history, tg.ParquetSink(str(root / "lake" / "orders")))
-    numbers = flow.source("numbers", tg.GeneratorSource(1, columns="n long"))
-    flow.sink("numbers", numbers, tg.ParquetSink(str(root / "lake" / "numbers")))
-    return flow
-
-
-def write(root: Path, *numbers: int) -> None:
-    (root / "in").mkdir(exist_ok=True)
-    for n in numbers:
-        pq.write_table(pa.table({"id": [n, n + 10], "name": ["a", "b"]}), root / "in" / f"{n}.parquet")
-
-
-def rows(flow: tg.Dataflow) -> list[tuple[int, int]]:
-    """Each row's number and epoch."""
-    flow.run("caught-up", engine="local")
-    return sorted((row["id"], row["_epoch"]) for row in tg.read_arrow(flow, "orders").to_pylist())
 
 
 def parts(place: str) -> list[str]:

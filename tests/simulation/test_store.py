@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.store import make_flow, of_mysql
-from tests.simulation.test_shop import ACTS, ENDS, in_order
+from tests.simulation.test_shop import ACTS, ENDS, in_order, leave_a_table_out
 
 import tidegauge as tg
 from tidegauge.errors.mysqlsource import BinlogPurged, BinlogTableChanged, BinlogTableTruncated
@@ -124,12 +124,6 @@ def test_a_log_that_lacks_what_the_flow_needs_is_told_and_nothing_is_passed_over
 
 
 def test_a_transaction_that_is_given_without_one_of_its_tables_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = EventGathering.taken
-
-    def some(self: EventGathering) -> Any:
-        found = taken(self)
-        return {stream: chunks for stream, chunks in found.items() if stream == "orders" or len(found) == 1}
-
-    monkeypatch.setattr(EventGathering, "taken", some)
+    leave_a_table_out(EventGathering, monkeypatch)
     with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
         simulate(make_flow, seeds=range(5), faults=(), epochs=5)
