@@ -66,7 +66,9 @@ SEEDS = [4, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(30, 6
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_worlds_of_all_kinds_of_faults_hold(kind: str, seed: int) -> None:
-    assert simulate(KINDS[kind], seeds=[seed], epochs=10).rows > 0
+    assert (
+        simulate(KINDS[kind], seeds=[seed], epochs=10).lives > 0
+    )  # not all have rows: a log may end with the flow's
 
 
 @pytest.mark.parametrize(("kind", "kinds"), [("mariadb", ("cut", "away")), ("mysql", ("crash", "error", "lost"))])

@@ -23,7 +23,7 @@ _SELECTOR: Final = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 
 
 class HasFile(Protocol):
-    """What has a number among the open files."""
+    """A connection with a number among the open files."""
 
     def fileno(self) -> int:
         """Return the number."""

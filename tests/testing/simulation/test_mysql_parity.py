@@ -80,11 +80,16 @@ class RealSide(Side):
         eventually(over)
 
     def purge(self) -> None:
-        """Remove all of the log that is there. A file that is being sent stays."""
+        """Remove all of the log that is there. A file stays for a moment when those who were sent it have gone."""
         self.cut()
         self.server.do("FLUSH BINARY LOGS")
-        last = [name for (name, *_) in self.server.ask("SHOW BINARY LOGS")][-1]
-        self.server.do(f"PURGE BINARY LOGS TO '{last}'")
+
+        def purged() -> bool:
+            names = [name for (name, *_) in self.server.ask("SHOW BINARY LOGS")]
+            self.server.do(f"PURGE BINARY LOGS TO '{names[-1]}'")
+            return len(names) == 1
+
+        eventually(purged)
 
     def reset(self) -> None:
         self.server.do("RESET MASTER")
