@@ -5,16 +5,14 @@ from __future__ import annotations
 import errno
 import glob
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.maintenance.history import rows, shop, write
+from tests.maintenance.history import loaded_together, rows, shop, write
 from tests.waiting import eventually
 
 import tidegauge as tg
@@ -159,22 +157,7 @@ def test_of_the_same_loads_at_one_time_one_is_made(tmp_path: Path) -> None:
     flow = shop(tmp_path)
 
     patterns = ["*.parquet", "*.parquet", "[12].parquet", "[23].parquet"] * 2
-    together = Barrier(len(patterns))
-
-    class Together(tg.LocalEngine):
-        def work(self, tasks: Any) -> Any:
-            together.wait(60)
-            return super().work(tasks)
-
-    def attempt(pattern: str) -> str:
-        try:
-            return tg.load(flow, "orders", tmp_path / "in" / pattern, engine=Together()).name
-        except LoadedAlready:
-            return ""
-
-    with ThreadPoolExecutor(len(patterns)) as pool:
-        made = [name for name in pool.map(attempt, patterns) if name]
-    assert len(made) == 1
+    assert len(loaded_together(flow, tmp_path / "in", patterns)) == 1
     assert staged(tmp_path).count("lock") == 1
     found = [n for n, _ in rows(flow)]
     assert found == sorted(set(found))

@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
 from tests.forked import end_of
-from tests.maintenance.history import rows, shop, write
+from tests.maintenance.history import loaded_together, rows, shop, write
 from tests.s3 import Lake
 from tests.s3_proxy import FAULTS, Fault, Proxy
 from tests.sources.polls.server import served
@@ -99,22 +98,7 @@ def test_of_loads_at_one_time_that_share_files_one_is_made(bucket: Any, tmp_path
     write(tmp_path, 1, 2, 3)
     flow = shop(tmp_path, bucket.at("loads"))
     patterns = ["*.parquet", "*.parquet", "[12].parquet", "[23].parquet"]
-    together = Barrier(len(patterns))
-
-    class Together(tg.LocalEngine):
-        def work(self, tasks: Any) -> Any:
-            together.wait(60)
-            return super().work(tasks)
-
-    def attempt(pattern: str) -> str:
-        try:
-            return tg.load(flow, "orders", tmp_path / "in" / pattern, engine=Together()).name
-        except LoadedAlready:
-            return ""
-
-    with ThreadPoolExecutor(len(patterns)) as pool:
-        made = [name for name in pool.map(attempt, patterns) if name]
-    assert len(made) == 1
+    assert len(loaded_together(flow, tmp_path / "in", patterns)) == 1
     found = [n for n, _ in rows(flow)]
     assert found in ([1, 2, 3, 11, 12, 13], [1, 2, 11, 12], [2, 3, 12, 13])
     staged = {name.split("/")[1] for name in parts(bucket.at("loads")) if name.startswith("_loads/")}

@@ -209,9 +209,9 @@ def found_columns(
         if known is None or not set(known.names) <= set(all_found.names):
             continue
         now = known
-        source = flow.sources[name]
-        streamed = isinstance(source, PushedSource)
-        each = _streamed(source, known, all_found) if isinstance(source, PushedSource) else _single(known, all_found)
+        source, each, said = flow.sources[name], _single(known, all_found), differences
+        if isinstance(source, PushedSource):
+            each, said = _streamed(source, known, all_found), _differences
         for column in each:
             wanted = column.on(now)
             why = column.refused or _hindrance(flow, loaded, name, now, wanted, columns)
@@ -219,7 +219,6 @@ def found_columns(
                 words.append(f"source {name} has records with {column.name!r} ({column.type}), not read: {why}")
             else:
                 now = wanted
-        said = _differences if streamed else differences
         if differing := "; ".join(said(known, now)):
             changed[name] = now
             words.append(f"source {name} has other columns, from epoch {loaded.flow.upper} on: {differing}")
@@ -268,12 +267,12 @@ def _streamed(source: PushedSource, known: pa.Schema, found: pa.Schema) -> Itera
             yield _FoundColumn(f"{stream}.{column.name}", column.type, on, why)
 
 
-def _differences(before: pa.Schema, now: pa.Schema) -> list[str]:
+def _differences(before: pa.Schema, after: pa.Schema) -> list[str]:
     """Return what differs, for people: of a stream with further columns these alone."""
     found = list[str]()
-    for said in differences(before, now):
+    for said in differences(before, after):
         stream = said.partition(":")[0]
-        old, new = (columns_within(one, stream) if stream in one.names else None for one in (before, now))
+        old, new = (columns_within(one, stream) if stream in one.names else None for one in (before, after))
         within = [] if old is None or new is None else differences(old, new)
         found += [f"{stream}.{one}" for one in within] or [said]
     return found

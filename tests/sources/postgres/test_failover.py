@@ -16,15 +16,19 @@ from tidegauge.errors.postgressource import LogRewritten, ServerUnfit, SlotAdvan
 from tidegauge.errors.running import UpstreamRecreated
 
 
-@pytest.fixture
-def shop(own_logical: Server, tmp_path: Path) -> Shop:
+def followed_orders(server: Server, root: Path) -> Shop:
     """A shop whose orders are followed."""
-    made = Shop(own_logical, tmp_path)
+    made = Shop(server, root)
     made.table("orders", "id int PRIMARY KEY, n int")
     made.do("INSERT INTO orders SELECT n, n FROM generate_series(1, 5) n")
     made.publish()
     made.catch_up()
     return made
+
+
+@pytest.fixture
+def shop(own_logical: Server, tmp_path: Path) -> Shop:
+    return followed_orders(own_logical, tmp_path)
 
 
 @pytest.fixture

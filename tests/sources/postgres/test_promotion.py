@@ -12,7 +12,7 @@ import pytest
 from tests.postgres import Server
 from tests.sources.postgres import driver
 from tests.sources.postgres.shop import Shop
-from tests.sources.postgres.test_failover import failure, moved, replayed
+from tests.sources.postgres.test_failover import failure, followed_orders, moved, replayed
 from tests.sources.postgres.test_machine import Machine, check, told
 from tests.sources.postgres.test_versions import server as server
 from tests.waiting import eventually
@@ -25,13 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.parametrize("server", [17, 18], indi
 
 @pytest.fixture
 def shop(server: Server, tmp_path: Path) -> Shop:
-    """A shop whose orders are followed."""
-    made = Shop(server, tmp_path)
-    made.table("orders", "id int PRIMARY KEY, n int")
-    made.do("INSERT INTO orders SELECT n, n FROM generate_series(1, 5) n")
-    made.publish()
-    made.catch_up()
-    return made
+    return followed_orders(server, tmp_path)
 
 
 @pytest.fixture

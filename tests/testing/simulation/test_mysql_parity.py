@@ -12,23 +12,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from pymysql.err import MySQLError
 from tests.mariadb import MariaDb
 from tests.sources.mysql.store import Store
-from tests.testing.simulation.test_postgres_parity import Group, Side, by_table, drop_ours
+from tests.testing.simulation.both import Life, Side, drop_ours
 from tests.waiting import eventually
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.upstream.database.binlog import BinlogLog
 from tidegauge.testing.simulation.upstream.database.binlog_sender import SimulatedBinlogServer
 from tidegauge.testing.simulation.upstream.database.source import over_mysql
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, RowChange
-from tidegauge.testing.simulation.writers.values import made
 
 TABLES: Final = {
     "orders": "id bigint PRIMARY KEY, amount decimal(10, 2), note varchar(400), at timestamp(6) NULL, raw blob",
@@ -129,120 +126,29 @@ class SimulatedSide(Side):
         self.log.state("TRUNCATE TABLE {}", self.log.database.tables[table])
 
 
-class Lives:
-    """One life of both. reached: the frontiers that they came to, by how many transactions were before."""
-
-    def __init__(self, server: MariaDb, root: Path, seed: int) -> None:
-        self.dice = random.Random(seed)
-        self.real = RealSide(server, root)
-        self.simulated = SimulatedSide(self.real, root, self.dice)
-        self.sides: tuple[Any, Any] = (self.real, self.simulated)
-        self.columns = {name: drop_ours(self.real.user.streams[name]) for name in TABLES}
-        self.rows: dict[str, dict[Any, Any]] = {name: {} for name in TABLES}
-        self.count = self.made = self.given = 0
-        self.reached: dict[int, tuple[Frontier, Frontier]] = {}
-
-    def both(self, ask: Callable[[Any], Any]) -> Any:
-        """Ask both; they answer alike, or raise errors of one class."""
-        found: list[Any] = []
-        for side in self.sides:
-            try:
-                found.append(ask(side))
-            except TidegaugeError as error:
-                found.append(type(error).__name__)
-        assert found[0] == found[1]
-        return found[0]
-
-    def row(self, table: str) -> Any:
-        self.made += 1
-        plain = drop_raw(self.columns[table])
-        found = made(plain, seed=7, shard=len(table), lower=self.made, upper=self.made + 1).to_pylist()[0]
-        if table == "orders":
-            found["raw"] = None if self.made % 3 == 0 else bytes(self.dice.randrange(256) for _ in range(5))
-            if found["at"] is not None and found["at"].year > 2037:  # a TIMESTAMP ends there
-                found["at"] = found["at"].replace(year=2020, day=1)
-            found["note"] = self.dice.choice([found["note"], "", "a,b", "two\nlines", "größer ☃"])
-            found["amount"] = None if self.made % 5 == 0 else -found["amount"] if found["amount"] else None
-        return found
-
-    def changes(self) -> list[RowChange]:
-        found = []
-        for _ in range(self.dice.randrange(1, 5)):
-            table = self.dice.choice([*TABLES])
-            rows, new = self.rows[table], self.row(table)
-            key = next(iter(new))
-            old = self.dice.choice([*rows.values()]) if rows and self.dice.random() < 0.6 else None
-            what = self.dice.choice(("change", "move", "go")) if old is not None else "come"
-            if old is not None and what == "change":
-                new = {**new, key: old[key]}
-            found.append(RowChange(table, old, None if what == "go" else new))
-            if old is not None and what != "change":
-                del rows[old[key]]
-            if what != "go":
-                rows[new[key]] = new
-        return found
-
-    def write(self) -> None:
-        changes = self.changes()
-        self.both(lambda side: side.write(changes))
-        self.count += 1
-
-    def roll_back(self) -> None:
-        before = {name: dict(rows) for name, rows in self.rows.items()}
-        changes, self.rows = self.changes(), before
-        self.both(lambda side: side.roll_back(changes))
-
-    def first(self) -> None:
-        self.both(lambda side: side.connect(Frontier()))
-        kept = [side.take(1) for side in self.sides]
-        real, simulated = (by_table(groups) for groups, _ in kept)
-        assert real == simulated
-        self.reached[self.count] = kept[0][1], kept[1][1]
-
-    def follow(self) -> Any:
-        """Connect at a place where an earlier connection came to, and take all."""
-        count = self.dice.choice([*self.reached])
-        starts = dict(zip(self.sides, self.reached[count], strict=True))
-
-        def taken(side: Any) -> list[Group]:
-            side.let_go()
-            side.connect(starts[side])
-            groups, frontier = side.take(self.count - count)
-            side.reached.append(frontier)
-            found: list[Group] = groups
-            return found
-
-        if isinstance(found := self.both(taken), list):
-            assert len(found) == self.count - count
-            self.given += len(found)
-            if found:
-                self.reached[self.count] = self.real.reached[-1], self.simulated.reached[-1]
-        return found
-
-    def cut(self) -> None:
-        """Cut the connections. Whoever goes on hears of it."""
-        self.both(lambda side: side.cut())
-
-        def goes_on(side: Any) -> None:
-            if side.subscription is not None:
-                for _ in range(3):
-                    side.subscription.receive(10, 0.2)
-
-        self.both(goes_on)
-        self.both(lambda side: side.let_go())
+def fitted(dice: random.Random, table: str, number: int, row: dict[str, Any]) -> dict[str, Any]:
+    if table == "orders":
+        if row["at"] is not None and row["at"].year > 2037:  # a TIMESTAMP ends there
+            row["at"] = row["at"].replace(year=2020, day=1)
+        row["note"] = dice.choice([row["note"], "", "a,b", "two\nlines", "größer ☃"])
+        row["amount"] = None if number % 5 == 0 else -row["amount"] if row["amount"] else None
+    return row
 
 
-def drop_raw(columns: Any) -> Any:
-    return pa.schema([one for one in columns if one.name != "raw"])
+def life_of(server: MariaDb, root: Path, seed: int) -> Life:
+    dice, real = random.Random(seed), RealSide(server, root)
+    columns = {name: drop_ours(real.user.streams[name]) for name in TABLES}
+    simulated = SimulatedSide(real, root, dice)
+    return Life(real, simulated, columns, dice, raised=(TidegaugeError,), fitted=fitted)
 
 
 @pytest.fixture(params=["mariadb", "mysql"])
-def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int], Lives]]:
-    made: list[Lives] = []
+def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int], Life]]:
+    made: list[Life] = []
 
-    def make(seed: int, *, own: bool = False) -> Lives:
+    def make(seed: int, *, own: bool = False) -> Life:
         server = request.getfixturevalue(f"own_{request.param}" if own else request.param)
-        made.append(Lives(server, tmp_path / str(seed), seed))
+        made.append(life_of(server, tmp_path / str(seed), seed))
         return made[-1]
 
     yield make

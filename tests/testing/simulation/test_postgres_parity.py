@@ -15,16 +15,15 @@ from typing import Any, Final
 
 import numpy as np
 import psycopg
-import pyarrow as pa
 import pytest
 from psycopg import sql
 from tests.postgres import Server
 from tests.sources.postgres.shop import Shop
+from tests.testing.simulation.both import Life, Side, drop_ours
 from tests.waiting import eventually
 
 from tidegauge.errors.base import Transient
 from tidegauge.errors.postgressource import PastAcknowledged, SlotAdvanced, SlotLost
-from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import SourceFolder
@@ -34,64 +33,11 @@ from tidegauge.testing.simulation.upstream.database.sender import SimulatedServe
 from tidegauge.testing.simulation.upstream.database.server import PostgresLog
 from tidegauge.testing.simulation.upstream.database.source import over_postgres
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, RowChange
-from tidegauge.testing.simulation.writers.values import made
 
 TABLES: Final = {
     "orders": "id bigint PRIMARY KEY, amount numeric(10, 2), note text, at timestamptz, raw bytea",
     "items": "name text PRIMARY KEY, price float8, sold bool, day date, part real",
 }
-PLACE: Final = ("_sequence", "_offset", "_timestamp", "_partition")
-Group = dict[str, list[Any]]
-
-
-class Side:
-    """A database, its source, and what the source gave on the connection that is kept: transactions, and how far."""
-
-    source: Any
-    decode: Any
-
-    def __init__(self) -> None:
-        self.subscription: Any = None
-        self.identity = ""
-        self.reached: list[Frontier] = []
-        self.raised: Exception | None = None
-
-    def connect(self, start: Frontier) -> None:
-        bound = Bound(frontier=start, identity=self.identity)
-        self.subscription = self.source.connect(start, bound)
-        self.identity = self.subscription.identity
-
-    def let_go(self) -> None:
-        if self.subscription is not None:
-            self.subscription.close()
-            self.subscription = None
-
-    def take(self, count: int) -> tuple[list[Group], Frontier]:
-        """Receive until so many transactions have come. The last frontier is behind all of them."""
-        found: dict[int, Group] = {}
-        last = Frontier()
-
-        def received() -> bool:
-            nonlocal last
-            got = self.subscription.receive(1000, 0.2)
-            if got is not None:
-                last = last.join(got.frontier)
-                for stream, batch in got.batches:
-                    for row in self.decode(stream, batch, pytest.fail).to_pylist():
-                        values = {name: value for name, value in row.items() if name not in PLACE}
-                        found.setdefault(row["_offset"], {}).setdefault(stream, []).append(
-                            (int(row["_sequence"]), values)
-                        )
-            return bool(last) and len(found) >= count
-
-        eventually(received)
-        groups = [found[place] for place in sorted(found)]
-        return [{name: in_order(rows) for name, rows in sorted(group.items())} for group in groups], last
-
-
-def in_order(rows: list[tuple[int, Any]]) -> list[Any]:
-    """The rows of a transaction in their order, each with its number in it."""
-    return [(number & 0xFFFFFFFF, values) for number, values in sorted(rows, key=lambda row: row[0])]
 
 
 class RealSide(Side):
@@ -225,79 +171,24 @@ class SimulatedSide(Side):
         return [[*row.values()] for row in self.log.database.rows[table].values()]
 
 
-def drop_ours(columns: pa.Schema) -> pa.Schema:
-    return pa.schema([one for one in columns if not one.name.startswith("_")])
+def fitted(dice: random.Random, table: str, _number: int, row: dict[str, Any]) -> dict[str, Any]:
+    if table == "orders":
+        row["note"] = dice.choice([row["note"], "", "a,b", 'say "x"', "two\nlines", "größer ☃", r"\N"])
+    return row
 
 
-class Lives:
-    """One life of both. reached: the frontiers that connections came to, by how many transactions were before."""
+class PostgresLife(Life):
+    """One with slots, which are told what is durable. told: how many transactions were, by the last word."""
 
     def __init__(self, server: Server, root: Path, seed: int) -> None:
-        self.dice = random.Random(seed)
-        whole = [name for name in TABLES if self.dice.random() < 0.5]
-        self.real = RealSide(server, root, whole)
-        self.simulated = SimulatedSide(self.real.user, root, whole, self.dice)
-        self.sides: tuple[Any, Any] = (self.real, self.simulated)
-        self.columns = {name: drop_ours(self.real.user.streams[name]) for name in TABLES}
-        self.rows: dict[str, dict[Any, Any]] = {name: {} for name in TABLES}
-        self.count = self.made = 0
-        """How many transactions changed rows, and how many rows were made."""
-        self.reached: dict[int, tuple[Frontier, Frontier]] = {}
+        dice = random.Random(seed)
+        whole = [name for name in TABLES if dice.random() < 0.5]
+        real = RealSide(server, root, whole)
+        columns = {name: drop_ours(real.user.streams[name]) for name in TABLES}
+        simulated = SimulatedSide(real.user, root, whole, dice)
+        raised = (Transient, SlotLost, SlotAdvanced, PastAcknowledged)
+        super().__init__(real, simulated, columns, dice, raised=raised, fitted=fitted, keeps=0.4)
         self.told = 0
-        self.opened = False
-        self.given = 0
-        """How many transactions came over the connections."""
-
-    def both(self, ask: Callable[[Any], Any]) -> Any:
-        """Ask both; they answer alike, or raise errors of one class."""
-        found: list[Any] = []
-        for side in self.sides:
-            try:
-                found.append(ask(side))
-            except (Transient, SlotLost, SlotAdvanced, PastAcknowledged) as error:
-                found.append(type(error).__name__)
-        assert found[0] == found[1]
-        return found[0]
-
-    def row(self, table: str) -> Any:
-        self.made += 1
-        plain = pa.schema([one for one in self.columns[table] if one.name != "raw"])
-        row = made(plain, seed=7, shard=len(table), lower=self.made, upper=self.made + 1).to_pylist()[0]
-        if table == "orders":
-            row["raw"] = None if self.made % 3 == 0 else bytes(self.dice.randrange(256) for _ in range(5))
-            row["note"] = self.dice.choice([row["note"], "", "a,b", 'say "x"', "two\nlines", "größer ☃", r"\N"])
-        return row
-
-    def changes(self, *, fresh: bool = False) -> list[RowChange]:
-        """Some changes. fresh: of new rows alone, which touch nobody else's."""
-        found = []
-        for _ in range(self.dice.randrange(1, 5)):
-            table = self.dice.choice([*TABLES])
-            rows, new = self.rows[table], self.row(table)
-            key = next(iter(new))
-            old = self.dice.choice([*rows.values()]) if rows and not fresh and self.dice.random() < 0.6 else None
-            what = self.dice.choice(("change", "move", "go")) if old is not None else "come"
-            if old is not None and what == "change":
-                new = {name: old[name] if name == key or self.dice.random() < 0.4 else new[name] for name in new}
-            found.append(RowChange(table, old, None if what == "go" else new))
-            if old is not None and what != "change":
-                del rows[old[key]]
-            if what != "go":
-                rows[new[key]] = new
-        return found
-
-    # What happens.
-
-    def write(self) -> None:
-        changes = self.changes()
-        self.both(lambda side: side.write(changes))
-        self.count += 1
-
-    def roll_back(self) -> None:
-        before = {name: dict(rows) for name, rows in self.rows.items()}
-        changes = self.changes()
-        self.rows = before
-        self.both(lambda side: side.roll_back(changes))
 
     def side_by_side(self) -> None:
         """A transaction is open while another one commits."""
@@ -306,33 +197,6 @@ class Lives:
         changes = self.changes(fresh=True)
         self.both(lambda side: side.finish(changes))
         self.count += 1
-
-    def first(self) -> None:
-        """First rows."""
-        self.both(lambda side: side.connect(Frontier()))
-        kept = [side.take(1 if any(self.rows.values()) else 0) for side in self.sides]
-        real, simulated = (by_table(groups) for groups, _ in kept)
-        assert real == simulated
-        self.reached[self.count] = kept[0][1], kept[1][1]
-
-    def follow(self) -> None:
-        """Connect at a place where an earlier connection came to, and take all."""
-        count = self.dice.choice([*self.reached])
-        starts = dict(zip(self.sides, self.reached[count], strict=True))
-
-        def taken(side: Any) -> list[Group]:
-            side.let_go()
-            side.connect(starts[side])
-            groups, frontier = side.take(self.count - count)
-            side.reached.append(frontier)
-            found: list[Group] = groups
-            return found
-
-        if isinstance(found := self.both(taken), list):
-            assert len(found) == self.count - count
-            self.given += len(found)
-            if found:
-                self.reached[self.count] = self.real.reached[-1], self.simulated.reached[-1]
 
     def tell(self) -> None:
         """Say that all is durable that has come, and may be nothing more comes from before it."""
@@ -343,18 +207,6 @@ class Lives:
         places = dict(zip(self.sides, self.reached[count], strict=True))
         self.both(lambda side: side.told(places[side]))
         self.told = count
-
-    def cut(self) -> None:
-        """Cut the connections. Whoever goes on hears of it."""
-        self.both(lambda side: side.cut())
-
-        def goes_on(side: Any) -> None:
-            if side.subscription is not None:
-                for _ in range(3):
-                    side.subscription.receive(10, 0.2)
-
-        self.both(goes_on)
-        self.both(lambda side: side.let_go())
 
     def kill(self) -> None:
         self.both(lambda side: side.let_go())
@@ -369,13 +221,6 @@ class Lives:
         self.follow()
 
 
-def by_table(groups: list[Group]) -> dict[str, list[Any]]:
-    """First rows are in no order."""
-    return {
-        stream: sorted((repr(values) for _, values in rows)) for group in groups for stream, rows in group.items()
-    }
-
-
 def single(rows: list[Any]) -> list[Any]:
     """Rows by their keys, with all floats in single precision: psycopg reads such as double."""
     by_their_keys = sorted(rows, key=lambda row: str(row[0]))
@@ -383,11 +228,11 @@ def single(rows: list[Any]) -> list[Any]:
 
 
 @pytest.fixture
-def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int, str], Lives]]:
-    made: list[Lives] = []
+def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int, str], PostgresLife]]:
+    made: list[PostgresLife] = []
 
-    def make(seed: int, server: str = "logical") -> Lives:
-        made.append(Lives(request.getfixturevalue(server), tmp_path / str(seed), seed))
+    def make(seed: int, server: str = "logical") -> PostgresLife:
+        made.append(PostgresLife(request.getfixturevalue(server), tmp_path / str(seed), seed))
         return made[-1]
 
     yield make

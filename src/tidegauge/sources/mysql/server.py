@@ -4,13 +4,12 @@ Invariant: whatever a subscription knows of a server it knows by these calls. So
 alone, and not on who gave them.
 
 >>> server = DistantBinlogServer(ServerPlace(ServerAddress("ada", "db", 3306, "shop"), None), "shop/db")
->>> server.shown, server.monotonic() <= server.monotonic()
+>>> server.shown, server.clock.monotonic() <= server.clock.monotonic()
 ('the database db:3306/shop', True)
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.database.clock import HERE, ServerClock
 from tidegauge.sources.mysql.address import ServerAddress  # noqa: F401 - for the example
 from tidegauge.sources.mysql.catalog import FollowedTable, ServerLook, look
 from tidegauge.sources.mysql.dump import LogStream
@@ -80,16 +80,9 @@ class BinlogServer(Protocol):
         """Lend a transaction that sees the tables of this instant."""
         ...
 
-    def monotonic(self) -> float:
-        """Return seconds, which never go back."""
-        ...
-
-    def micros(self) -> int:
-        """Return the time of day, in microseconds since 1970."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+    @property
+    def clock(self) -> ServerClock:
+        """The time that passes while it answers."""
         ...
 
 
@@ -99,6 +92,7 @@ class DistantBinlogServer:
 
     place: ServerPlace
     name: str
+    clock: ServerClock = HERE
 
     @property
     def shown(self) -> str:
@@ -131,15 +125,3 @@ class DistantBinlogServer:
     ) -> AbstractContextManager[FirstRowsTransaction]:
         """Lend the transaction."""
         return rows_transaction(self.place, kind, names)
-
-    def monotonic(self) -> float:
-        """Return this machine's seconds."""
-        return time.monotonic()
-
-    def micros(self) -> int:
-        """Return this machine's time of day."""
-        return time.time_ns() // 1000
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep."""
-        time.sleep(seconds)

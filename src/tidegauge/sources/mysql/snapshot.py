@@ -56,7 +56,7 @@ class FirstRowsReading:
         self._kind: Final = kind
         self._folder: Final = folder
         self._opened: Final = opened
-        self.steps: Final = Steps(self._read(streams), server.monotonic)
+        self.steps: Final = Steps(self._read(streams), server.clock.monotonic)
 
     def _read(self, streams: Mapping[str, tuple[str, str, pa.Schema]]) -> Generator[object, None, None]:
         self._folder.clear_snapshot()

@@ -102,7 +102,7 @@ class BinlogSubscription:
         """The last transaction of the first rows, as the log had it when they were begun."""
         self._told_end = False
         self._given_to = start
-        self._given_at = setup.server.monotonic()
+        self._given_at = setup.server.clock.monotonic()
         self._log = setup.server.log()
         try:
             record = setup.folder.stream()
@@ -124,10 +124,10 @@ class BinlogSubscription:
 
     def receive(self, limit: int, seconds: float) -> Received | None:
         """Return the transactions that are whole, or wait for it."""
-        until = self._server.monotonic() + seconds
+        until = self._server.clock.monotonic() + seconds
         if not self._told_end:
             self._told_end = True
-            self._given_at = self._server.monotonic() - _IDLE
+            self._given_at = self._server.clock.monotonic() - _IDLE
             return Received((), self._start, self._end)
         if self._gathering is None or self._owed is not None:
             return self._first(until)
@@ -229,8 +229,8 @@ class BinlogSubscription:
 
     def _prove(self, gathering: EventGathering, proof: LogProof | None, *, needed: bool) -> None:
         """Wait for the transaction before the first one that the flow lacks; without one, for any answer."""
-        until = self._server.monotonic() + _PATIENCE
-        while self._server.monotonic() < until:
+        until = self._server.clock.monotonic() + _PATIENCE
+        while self._server.clock.monotonic() < until:
             if self._log.answered if proof is None else proof.found is not None or proof.over:
                 break
             for event in self._log.events(0.1):
@@ -273,8 +273,8 @@ class BinlogSubscription:
         proof = LogProof(self._setup.source, domain, before, None)
         try:
             self._start_log(Frontier({**frontier, domain: before - 1}), frontier)
-            until = self._server.monotonic() + _PATIENCE
-            while proof.found is None and not proof.over and self._server.monotonic() < until:
+            until = self._server.clock.monotonic() + _PATIENCE
+            while proof.found is None and not proof.over and self._server.clock.monotonic() < until:
                 for event in self._log.events(0.1):
                     proof.takes(event)
         except (BinlogPurged, BinlogServerUnfit):  # where the one before it is gone, or another server's
@@ -286,7 +286,7 @@ class BinlogSubscription:
         """Go on with the first rows; return all of them once they are whole."""
         setup = self._setup
         if self._reading is not None:
-            if not self._reading.steps.go_on(until - self._server.monotonic()):
+            if not self._reading.steps.go_on(until - self._server.clock.monotonic()):
                 return None
             gtids, pieces, tables = self._reading.gtids, self._reading.pieces, self._reading.tables
             domain = self._found.settings[setup.kind.partition]
@@ -297,7 +297,7 @@ class BinlogSubscription:
                 raise BinlogServerUnfit(source=setup.server.shown, detail=detail, remedy="change any row")
             self._found = self._server.look([])  # the log goes on while rows are read
             self._end = self._end.join(setup.kind.end(setup.server.shown, self._found.settings))
-            at = self._server.micros()
+            at = self._server.clock.micros()
             shapes = {"domain": domain, **{f"table {one}": known_table(of).encoded() for one, of in tables.items()}}
             pieces = {**pieces, **dict.fromkeys(self._changed, ())}
             record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, shapes)
@@ -312,8 +312,8 @@ class BinlogSubscription:
             self._owed = record
         found, self._owed = self._owed, None
         if found is None:
-            self._server.sleep(
-                max(0.0, until - self._server.monotonic())
+            self._server.clock.sleep(
+                max(0.0, until - self._server.clock.monotonic())
             )  # upstream has lost what is bound: its `end` has said so
             return None
         frontier = self._parsed(found.begins)
@@ -324,7 +324,7 @@ class BinlogSubscription:
 
     def _stream(self, gathering: EventGathering, limit: int, until: float) -> Received | None:
         while True:
-            left = until - self._server.monotonic()
+            left = until - self._server.clock.monotonic()
             came = False
             for event in self._log.events(0 if gathering.chunks else min(max(left, 0), 0.1)):
                 self._take(gathering, event)
@@ -341,11 +341,11 @@ class BinlogSubscription:
     def _worth_telling(self, before: Frontier, reached: Frontier) -> bool:
         """Whether it is news that the log grew by nothing of these tables: each time makes an epoch."""
         caught_up = self._end.less_equal(reached) and not self._end.less_equal(before)
-        return caught_up or self._server.monotonic() - self._given_at >= _IDLE
+        return caught_up or self._server.clock.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: EventGathering) -> Received:
         self._end_changed(gathering)
-        self._given_at = self._server.monotonic()
+        self._given_at = self._server.clock.monotonic()
         reached = self._given_to = Frontier(gathering.reached)
         if gathering.last is not None:
             self._marks.given(gathering.last.mark)

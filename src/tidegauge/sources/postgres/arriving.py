@@ -95,7 +95,7 @@ class ArrivingTables:
         self._point = 0
         self._reading: SnapshotRows | None = None
         self._whole = self._stopped = False
-        self._idle_since = reader.server.monotonic()
+        self._idle_since = reader.server.clock.monotonic()
         later.tidy()
         self._maker: Final = reader.server.sender(f"{reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
         self._maker.make(kind="TEMPORARY")
@@ -111,7 +111,7 @@ class ArrivingTables:
             self._point, name = made
             self.floor = self._point
             self._begin(name)
-        now = self._reader.server.monotonic()
+        now = self._reader.server.clock.monotonic()
         if self._whole and now - self._idle_since > _IDLE:
             self._idle_since = now
             nudged(self._reader.place)
@@ -119,7 +119,7 @@ class ArrivingTables:
 
     def joined(self, place: int) -> list[JoinedTable]:
         """Return the tables as they join at a place."""
-        reading, at = self._reading, self._reader.server.micros()
+        reading, at = self._reading, self._reader.server.clock.micros()
         assert reading is not None  # noqa: S101 - they are whole
         return [
             JoinedTable(

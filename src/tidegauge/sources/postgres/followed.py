@@ -62,13 +62,13 @@ class ReplicationSetup:
         patience: seconds to wait for the server to see that the last reader of the slot has gone.
         """
         server = self.server
-        until = server.monotonic() + patience
+        until = server.clock.monotonic() + patience
         with server.looking() as look:
             while True:
                 found = look(self.publication, list(self.tables.values()), self.slot)
-                if found.slot is None or found.slot.active is None or server.monotonic() > until:
+                if found.slot is None or found.slot.active is None or server.clock.monotonic() > until:
                     break
-                server.sleep(_AGAIN)
+                server.clock.sleep(_AGAIN)
         check_server(self.place.shown, found)
         return found
 

@@ -171,17 +171,13 @@ class FurtherColumns:
     @property
     def told(self) -> dict[str, pa.Schema]:
         """The columns of each stream that are not among its own, and may be: none of their changes is bound."""
-        found = {
-            stream: pa.schema(
-                [
-                    (name, one.type)
-                    for name, one in self._known(stream).columns.items()
-                    if name not in self._followed(stream) and one.lsn >= self._bound
-                ]
-            )
-            for stream in self._streams
-        }
-        return {stream: columns for stream, columns in found.items() if len(columns)}
+        found: dict[str, pa.Schema] = {}
+        for stream in self._streams:
+            followed = self._followed(stream)
+            came = self._known(stream).columns.items()
+            if news := [(n, one.type) for n, one in came if n not in followed and one.lsn >= self._bound]:
+                found[stream] = pa.schema(news)
+        return found
 
     def _known(self, stream: str) -> TableColumns:
         return self._kept.tables.get(self._streams[stream], TableColumns(TableMark(_ALL, 0)))

@@ -145,7 +145,7 @@ class JoiningTables:
     def _begin_reading(self, gathering: Gathering) -> None:
         """Begin to read the rows of the tables that can be read, if it is time to."""
         coming = {stream: table for stream, table in self._awaited.items() if table is not None}
-        if coming and self._reader.server.monotonic() >= self._again_at:
+        if coming and self._reader.server.clock.monotonic() >= self._again_at:
             for stream in coming:
                 gathering.expect(stream)
             self._arriving = ArrivingTables(self._reader, self._later, coming, gathering.reached)
@@ -159,7 +159,7 @@ class JoiningTables:
         self._arriving = None
         self._tell({", ".join(self._awaited): error})
         self._attempt += 1
-        self._again_at = self._reader.server.monotonic() + backoff(self._attempt)
+        self._again_at = self._reader.server.clock.monotonic() + backoff(self._attempt)
 
     def set_aside(self, gathering: Gathering) -> None:
         """Keep the chunks that wait in a file. Raises `OSError`."""

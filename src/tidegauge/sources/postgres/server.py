@@ -4,18 +4,18 @@ Invariant: whatever a subscription knows of a server it knows by these calls. So
 alone, and not on who gave them.
 
 >>> server = DistantServer(DatabasePlace("postgresql://ada@db/shop", None))
->>> server.monotonic() <= server.monotonic()
+>>> server.clock.monotonic() <= server.clock.monotonic()
 True
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from tidegauge.sources.database.clock import HERE, ServerClock
 from tidegauge.sources.database.folder import SnapshotPiece
 from tidegauge.sources.postgres.catalog import CatalogLook, RowsQuestion, look, old_rows
 from tidegauge.sources.postgres.partitions import KnownPartitions
@@ -84,16 +84,9 @@ class AnsweringServer(Protocol):
         """Begin to read the first rows."""
         ...
 
-    def monotonic(self) -> float:
-        """Return seconds, which never go back."""
-        ...
-
-    def micros(self) -> int:
-        """Return the time of day, in microseconds since 1970."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+    @property
+    def clock(self) -> ServerClock:
+        """The time that passes while it answers."""
         ...
 
 
@@ -102,6 +95,7 @@ class DistantServer:
     """A real one."""
 
     place: DatabasePlace
+    clock: ServerClock = HERE
 
     @contextmanager
     def looking(self) -> Iterator[CatalogQuestion]:
@@ -129,15 +123,3 @@ class DistantServer:
     def reading(self, task: SnapshotTask) -> SnapshotRows:
         """Begin to read."""
         return SnapshotReading(task)
-
-    def monotonic(self) -> float:
-        """Return this machine's seconds."""
-        return time.monotonic()
-
-    def micros(self) -> int:
-        """Return this machine's time of day."""
-        return time.time_ns() // 1000
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep."""
-        time.sleep(seconds)

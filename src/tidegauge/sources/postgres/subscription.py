@@ -75,7 +75,7 @@ class Replication:
         """Makes the slot whose snapshot is read: the flow's own, or one that goes with its session."""
         self._since = 0
         """Where the flow's slot begins, if first rows were read before."""
-        self._given_at = self._looked_at = self._server.monotonic()
+        self._given_at = self._looked_at = self._server.clock.monotonic()
         found = reader.see(patience=_LINGERS)
         self._end = found.end
         self._tables: Final = {(table.schema, table.name): table for table in found.tables}
@@ -97,7 +97,9 @@ class Replication:
             if record is not None and same and record.point:
                 self._joining.take_out(record, bound.frontier[WAL])
                 self._oids = {**self._oids, **self._joining.oids}
-            self._partitions.only(self._oids if record is not None and same and record.point else ())
+                self._partitions.only(self._oids)
+            else:
+                self._partitions.only(())
             awaited = self._joining.awaited(self._late)
             self._changed, self._changed_by = reader.check(found, self._oids, self._partitions, awaited), found.end
             self._joining.see(found, self._late)
@@ -109,10 +111,10 @@ class Replication:
 
     def receive(self, limit: int, seconds: float) -> Received | None:
         """Return the transactions that are whole, or wait for it."""
-        until = self._server.monotonic() + seconds
+        until = self._server.clock.monotonic() + seconds
         if not self._told_end:
             self._told_end = True
-            self._given_at = self._server.monotonic() - _IDLE
+            self._given_at = self._server.clock.monotonic() - _IDLE
             return self._received([], self._start)
         self._look_again()
         if self._gathering is None:
@@ -261,7 +263,7 @@ class Replication:
         """Go on with the slot and the snapshot; return all of its rows once it is whole."""
         reader = self._reader
         if self._maker is not None and self._reading is None:
-            made = self._maker.made(until - self._server.monotonic())
+            made = self._maker.made(until - self._server.clock.monotonic())
             if made is None:
                 return None
             self._point, name = made
@@ -272,14 +274,22 @@ class Replication:
             }
             place, folder, since = reader.place, reader.folder, self._since or self._point
             task = SnapshotTask(
-                place, folder, reader.publication, reader.slot, name, since, self._point, streams, reader.connections,
+                place,
+                folder,
+                reader.publication,
+                reader.slot,
+                name,
+                since,
+                self._point,
+                streams,
+                reader.connections,
                 reader.rate,
-            )  # fmt: skip
+            )
             self._reading = self._server.reading(task)
         if self._reading is not None:
-            if not self._reading.steps.go_on(until - self._server.monotonic()):
+            if not self._reading.steps.go_on(until - self._server.clock.monotonic()):
                 return None
-            at = self._server.micros()
+            at = self._server.clock.micros()
             pieces, shapes = self._reading.pieces, self._reading.shapes
             self._partitions.begin(self._reading.partitions)
             self._reading = None
@@ -291,8 +301,8 @@ class Replication:
             reader.folder.keep_stream(replace(begun_at, oids=self._oids))
         found = reader.folder.stream()
         if self._start or found is None or not found.point:
-            self._server.sleep(
-                max(0.0, until - self._server.monotonic())
+            self._server.clock.sleep(
+                max(0.0, until - self._server.clock.monotonic())
             )  # upstream has lost what is bound: its `end` has said so
             return None
         self._begin(found.point)
@@ -306,7 +316,7 @@ class Replication:
     # The stream.
 
     def _stream(self, gathering: Gathering, limit: int, until: float) -> Received | None:
-        soon = self._server.monotonic() + _TOGETHER
+        soon = self._server.clock.monotonic() + _TOGETHER
         while True:
             if gathering.aside_size >= _BYTES:
                 self._joining.set_aside(gathering)
@@ -320,9 +330,9 @@ class Replication:
                         return self._given(gathering)
                 else:
                     gathering.progress(lsn)
-                if number & 0x3FF == 0x3FF and self._server.monotonic() > until:
+                if number & 0x3FF == 0x3FF and self._server.clock.monotonic() > until:
                     break
-            now = self._server.monotonic()
+            now = self._server.clock.monotonic()
             left, over = until - now, now >= soon or gathering.reached >= self._end
             whole = gathering.chunks and (left <= 0 or (over and not self._sender.more()))
             if whole or self._progressed(gathering.reached):
@@ -337,7 +347,7 @@ class Replication:
         """Whether it is news that the log grew by nothing of these tables: each time makes an epoch."""
         if reached <= self._given_to:
             return False
-        return self._given_to < self._end <= reached or self._server.monotonic() - self._given_at >= _IDLE
+        return self._given_to < self._end <= reached or self._server.clock.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: Gathering) -> Received:
         later: list[tuple[str, pa.RecordBatch]] = []
@@ -354,7 +364,7 @@ class Replication:
                 ends |= {self._names[table]: detail for table, detail in self._changed.items()}
             for stream, detail in ends.items():
                 gathering.end(stream, detail)
-        self._given_at, self._given_to = self._server.monotonic(), gathering.reached
+        self._given_at, self._given_to = self._server.clock.monotonic(), gathering.reached
         if self._remembering is not None:
             self._remembering.add(gathering.reached, gathering.last)
         self._end = max(self._end, gathering.reached)
@@ -369,8 +379,8 @@ class Replication:
 
     def _look_again(self) -> None:
         """See now and then that the tables are still published, and are still those that were declared."""
-        if self._server.monotonic() - self._looked_at >= _LOOKS:
-            self._looked_at = self._server.monotonic()
+        if self._server.clock.monotonic() - self._looked_at >= _LOOKS:
+            self._looked_at = self._server.clock.monotonic()
             found = self._reader.see()
             awaited = self._joining.awaited(self._late)
             changed = self._reader.check(found, self._oids, self._partitions, awaited)

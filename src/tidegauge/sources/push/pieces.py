@@ -85,6 +85,7 @@ class Pieces:
         """Why nothing more will come."""
         self.total = 0
         self.in_memory = 0
+        self._beside: Final = source.source.beside if isinstance(source.source, DecodedBeside) else None
         self._staging: Final = None if source.staging is None else Path(source.staging) / flow / name
         self._memory: Final = memory
         self._most: Final = most
@@ -130,7 +131,7 @@ class Pieces:
             if not found or not found[-1].takes(rows.batch.schema):
                 found.append(_Piece(rows.batch.schema))
             before = found[-1].size
-            found[-1].add(rows.batch, self._beside(rows.batch))
+            found[-1].add(rows.batch, 0 if self._beside is None else self._beside(rows.batch))
             self.in_memory += found[-1].size - before
             self.total += found[-1].size - before
 
@@ -153,8 +154,10 @@ class Pieces:
         with self._lock:
             if max(ranges) >= self.upper:
                 raise self.failed or PieceUnreadable(path=f"epoch {max(ranges)}", detail="it has not come whole")
+            streams = {stream for epoch in ranges for stream in self._kept.get(epoch, {})}
+            columns = {stream: columns_within(bound.schema, stream) for stream in streams}
             return [
-                self._split(epoch, tuple(ranges[epoch]), stream, piece, columns_within(bound.schema, stream))
+                self._split(epoch, tuple(ranges[epoch]), stream, piece, columns[stream])
                 for epoch in sorted(ranges)
                 for stream, found in self._kept.get(epoch, {}).items()
                 for piece in found
@@ -191,10 +194,6 @@ class Pieces:
         """Whether an output lacks an epoch of a stream; bad records are of all streams."""
         channels = (stream or "rows", "errors")
         return any(channel in self._lacking and epoch >= self._lacking[channel] for channel in channels)
-
-    def _beside(self, batch: pa.RecordBatch) -> int:
-        source = self.source.source
-        return source.beside(batch) if isinstance(source, DecodedBeside) else 0
 
     def _split(
         self,

@@ -128,8 +128,8 @@ class PushReader:
         self._mean = 1024.0
         self._full = ""
         self._further: pa.Schema | None = None
-        self._awaits = False
         """The columns of all streams, where records told of others than are known."""
+        self._awaits = False
 
     # What others ask, in the worker's thread.
 
@@ -358,8 +358,10 @@ class PushReader:
 
     def _others(self, received: Received) -> pa.Schema | None:
         """Return the columns of all streams, where records have others than are known; None where not."""
+        if not self.setup.takes_on or not received.further:
+            return None
         known = self.setup.passed_over or self.setup.bound().schema
-        if not self.setup.takes_on or known is None:
+        if known is None:
             return None
         found = joined_columns(known, received.further)
         return None if found.equals(known) else found

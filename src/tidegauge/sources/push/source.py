@@ -18,9 +18,10 @@ streams take on while the flow runs (`TellsColumns`) come behind them, and the s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -256,22 +257,19 @@ class PushedSource:
     def read(self, split: PushedSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a piece in the columns of its stream."""
         columns = self.source.streams[split.stream] if split.columns is None else split.columns
-        over: Definite | None = None
+        decode, over = _decoder(self.source, split.stream, columns), None
         for batch in split.batches():
             kept = within(batch, split.ranges)
             if not kept.num_rows:
                 continue
-            if isinstance(self.source, DecodedLater):
-                try:
-                    rows = _decoded(self.source, split.stream, kept, columns, on_bad_record)
-                except Definite as error:
-                    if not error.of_stream:
-                        raise
-                    over = over or error  # bad records behind it are still to be told
-                    continue
-                yield rows
-            else:
-                yield pa.RecordBatch.from_arrays([kept[name] for name in columns.names], schema=columns)
+            try:
+                rows = decode(kept, on_bad_record)
+            except Definite as error:
+                if not error.of_stream:
+                    raise
+                over = over or error  # bad records behind it are still to be told
+                continue
+            yield rows
         if over is not None:
             raise over
 
@@ -279,12 +277,15 @@ class PushedSource:
         """Do nothing: its subscription does."""
 
 
-def _decoded(
-    source: DecodedLater, stream: str, batch: pa.RecordBatch, columns: pa.Schema, on_bad_record: OnBadRecord
-) -> pa.RecordBatch:
+def _decoder(
+    source: PushSource, stream: str, columns: pa.Schema
+) -> Callable[[pa.RecordBatch, OnBadRecord], pa.RecordBatch]:
+    """Return what makes rows of the records of a stream, in these columns."""
     if isinstance(source, TellsColumns):
-        return source.decode_by(stream, batch, columns, on_bad_record)
-    return source.decode(stream, batch, on_bad_record)
+        return lambda batch, bad: source.decode_by(stream, batch, columns, bad)
+    if isinstance(source, DecodedLater):
+        return partial(source.decode, stream)
+    return lambda batch, _: pa.RecordBatch.from_arrays([batch[name] for name in columns.names], schema=columns)
 
 
 def within(batch: pa.RecordBatch, ranges: Sequence[tuple[str, int, int]]) -> pa.RecordBatch:

@@ -58,6 +58,10 @@ class VirtualClock:
         """Return the seconds that have passed."""
         return self._seconds
 
+    def micros(self) -> int:
+        """Return the time of day of a clock that is right, in microseconds since 1970."""
+        return int(self.now().timestamp() * 1_000_000)
+
     def now(self, *, skew: float = 0.0) -> datetime:
         """Return what a wall clock shows that is `skew` seconds ahead."""
         return _ORIGIN + timedelta(seconds=self._seconds + skew)

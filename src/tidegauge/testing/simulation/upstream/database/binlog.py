@@ -67,11 +67,6 @@ class BinlogLog:
         for table in tables:
             self.state("CREATE TABLE {}", table)
 
-    @property
-    def micros(self) -> int:
-        """The virtual time of day, in microseconds since 1970."""
-        return int(self.clock.now().timestamp() * 1_000_000)
-
     def settings(self) -> dict[str, str]:
         """Return the variables that a source reads."""
         found = {name: wanted for name, (wanted, _) in self.kind.wanted.items()}
@@ -121,7 +116,7 @@ class BinlogLog:
     def _logged(
         self, domain: str, *, changes: Sequence[RowChange] = (), statement: tuple[str, str] = ("", "")
     ) -> None:
-        number, at = self.executed.get(domain, 0) + 1, self.micros // 1_000_000
+        number, at = self.executed.get(domain, 0) + 1, self.clock.micros() // 1_000_000
         self.executed[domain] = number
         self.transactions.append(
             BinlogTransaction(domain, number, self._server(domain), at, tuple(changes), statement)

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from tidegauge.sources.mysql.sessions import error_of
 from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
 from tidegauge.testing.simulation.upstream.database.binlog import BinlogLog
 from tidegauge.testing.simulation.upstream.database.binlog_events import cells, events, type_of
+from tidegauge.testing.simulation.upstream.database.passing import PassingTime
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, Row
 from tidegauge.testing.simulation.upstream.simulated import unmet
 
@@ -118,24 +120,10 @@ class SimulatedBinlogServer:
         self.meet("rows are opened")
         yield found
 
-    def monotonic(self) -> float:
-        """Return virtual seconds."""
-        return self.binlog.clock.monotonic()
-
-    def micros(self) -> int:
-        """Return the virtual time of day."""
-        return self.binlog.micros
-
-    def sleep(self, seconds: float) -> None:
-        """Let virtual time pass."""
-        self.until(lambda: False, seconds)
-
-    def until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Let virtual time pass until something is so, at most for some seconds."""
-        if self.wait is not None:
-            self.wait(ready, seconds)
-        elif not ready():
-            self.binlog.clock.pass_to(self.monotonic() + seconds)
+    @cached_property
+    def clock(self) -> PassingTime:
+        """The time that passes while it answers."""
+        return PassingTime(self.binlog.clock, self.wait)
 
     def answer(self, line: int) -> None:
         """Raise `BinlogServerAway` where nobody answers, or not on this connection any more. line: its `cuts`."""
@@ -164,7 +152,7 @@ class SimulatedRows:
         place = database, table
         asked = DatabaseTable(table, place, columns, self.there[place].number)
         for at in range(0, len(self.seen[place]), _FEW):
-            self.server.sleep(_PAUSE)
+            self.server.clock.sleep(_PAUSE)
             self.server.answer(self.line)
             yield [cells(row, asked) for row in self.seen[place][at : at + _FEW]]
         self.server.meet("rows are fetched")
@@ -218,7 +206,7 @@ class SimulatedBinlog:
         self.answered = True
         self._send()
         if not self._events:
-            self._server.until(self._news, max(seconds, 0.0))
+            self._server.clock.until(self._news, max(seconds, 0.0))
             self._answer()
             self._send()
         for _ in range(max(1, self._server.cut(len(self._events))) if self._events else 0):

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +49,7 @@ from tidegauge.sources.postgres.snapshot import SnapshotTask
 from tidegauge.sources.postgres.types import modifier
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
+from tidegauge.testing.simulation.upstream.database.passing import PassingTime
 from tidegauge.testing.simulation.upstream.database.server import LogSlot, PostgresLog
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable
 from tidegauge.testing.simulation.upstream.database.texts import data_frame, line_of, messages, sign_of_life
@@ -129,24 +131,10 @@ class SimulatedServer:
         """Begin to read the first rows."""
         return SimulatedReading(self, task)
 
-    def monotonic(self) -> float:
-        """Return virtual seconds."""
-        return self.log.clock.monotonic()
-
-    def micros(self) -> int:
-        """Return the virtual time of day."""
-        return self.log.micros
-
-    def sleep(self, seconds: float) -> None:
-        """Let virtual time pass."""
-        self.until(lambda: False, seconds)
-
-    def until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Let virtual time pass until something is so, at most for some seconds."""
-        if self.wait is not None:
-            self.wait(ready, seconds)
-        elif not ready():
-            self.log.clock.pass_to(self.monotonic() + seconds)
+    @cached_property
+    def clock(self) -> PassingTime:
+        """The time that passes while it answers."""
+        return PassingTime(self.log.clock, self.wait)
 
     def answer(self, line: int) -> None:
         """Raise `ServerAway` where nobody answers, or not on this connection any more. line: its `cuts`."""
@@ -164,7 +152,7 @@ class SimulatedSender:
         self._log: Final = server.log
         self._slot: Final = slot
         self._line: Final = server.log.cuts
-        self._heard = self._asked = server.monotonic()
+        self._heard = self._asked = server.clock.monotonic()
         self._closed = self._broken = False
         self._waits: frozenset[int] | None = None
         self._temporary = False
@@ -175,7 +163,7 @@ class SimulatedSender:
     @property
     def ended(self) -> bool:
         """Whether the server has seen that nobody is there any more."""
-        silent = self._server.monotonic() - self._heard > _SILENCE
+        silent = self._server.clock.monotonic() - self._heard > _SILENCE
         return self._closed or self._broken or self._line != self._log.cuts or silent or self._server.gone()
 
     def identity(self) -> str:
@@ -202,7 +190,9 @@ class SimulatedSender:
     def made(self, seconds: float) -> tuple[int, str] | None:
         """Return where the slot begins, and the name of its snapshot; None where it is not made yet."""
         waits = self._waits or frozenset()
-        self._server.until(lambda: not waits & self._log.open or self._line != self._log.cuts, max(seconds, 0.0))
+        self._server.clock.until(
+            lambda: not waits & self._log.open or self._line != self._log.cuts, max(seconds, 0.0)
+        )
         self._answer()
         if waits & self._log.open:
             return None
@@ -239,11 +229,11 @@ class SimulatedSender:
 
     def wait(self, seconds: float) -> None:
         """Wait until something comes, or the time is over."""
-        self._server.until(self.more, max(seconds, 0.0))
+        self._server.clock.until(self.more, max(seconds, 0.0))
 
     def tell(self, received: int, flushed: int, *, now: bool = False) -> None:  # noqa: ARG002
         """Say how far we are: at most once a second, unless `now`. The server answers how far it is."""
-        at = self._server.monotonic()
+        at = self._server.clock.monotonic()
         if not now and at - self._asked < 1.0:
             return
         self._asked = at
@@ -316,10 +306,10 @@ class SimulatedReading:
 
     def go_on(self, seconds: float) -> bool:
         """Read for so long; return whether all is read."""
-        until = self._server.monotonic() + seconds
+        until = self._server.clock.monotonic() + seconds
         for _ in self._work:
-            self._server.sleep(_PAUSE)
-            if self._server.monotonic() >= until:
+            self._server.clock.sleep(_PAUSE)
+            if self._server.clock.monotonic() >= until:
                 return False
         return True
 

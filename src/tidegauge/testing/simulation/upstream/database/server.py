@@ -93,7 +93,7 @@ class PostgresLog:
         self.open.discard(number)
         self.end += _CHANGE * (1 + len(changes))
         if changes:
-            self.database.commit(self.end, at=self.micros, number=number, changes=changes)
+            self.database.commit(self.end, at=self.clock.micros(), number=number, changes=changes)
             self._ends[self.end] = self.end + _HEADER
         self.end += _HEADER
         self.changes += 1
@@ -110,11 +110,6 @@ class PostgresLog:
     def end_of(self, place: int) -> int:
         """Return where the commit at a place ends."""
         return self._ends[place]
-
-    @property
-    def micros(self) -> int:
-        """The time of day, in microseconds since 1970."""
-        return int(self.clock.now().timestamp() * 1_000_000)
 
     # What befalls it.
 
