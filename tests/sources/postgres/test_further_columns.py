@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,29 @@ def test_a_record_of_columns_that_is_gone_takes_on_nothing_that_was_there_by_the
     shop.do("UPDATE orders SET n = 8 WHERE id = 1")
     flow = shop.catch_up()
     assert tg.read_arrow(flow, "orders").sort_by("id")["n"].to_pylist() == [8, 7]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("told", [True, False])
+def test_a_folder_put_back_from_an_older_copy_takes_on_no_column_that_changes_were_read_without(
+    told: bool, shop: GrowingShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, copy = shop.root / "pg", shop.root / "copy"
+    shop.do("INSERT INTO orders VALUES (3, 'cyd')")
+    shop.catch_up()
+    shutil.copytree(folder, copy)
+    shop.logged = "strict"
+    shop.do("ALTER TABLE orders ADD COLUMN note text", "UPDATE orders SET note = 'x' WHERE id = 1")
+    with monkeypatch.context() as patched:
+        if not told:  # as if the driver died before its word to the server
+            patched.setattr(Replication, "acknowledge", lambda _self, _frontier: None)
+        shop.catch_up()
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+    shop.logged = "add"
+    shop.do("UPDATE orders SET note = 'y' WHERE id = 2")
+    flow = shop.catch_up()
+    assert "note" not in tg.read_arrow(flow, "orders").column_names
+    shop.do("ALTER TABLE orders ADD COLUMN n int", "UPDATE orders SET n = 7 WHERE id = 2")
+    flow = shop.catch_up()
+    assert tg.read_arrow(flow, "orders").sort_by("id")["n"].to_pylist() == [None, 7, None]

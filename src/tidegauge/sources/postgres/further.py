@@ -5,7 +5,8 @@ it is bound. What a flow makes of it shows in the columns that are bound: a colu
 first change is bound is left out for ever, since rows have got values in it that nobody read.
 
 Invariant. The mark of a table is of a time at which each column of it was followed, or left out, or in no change that
-was given. So a column beyond it, and not kept here, is in no change that is bound.
+was given. So a column beyond it, and not kept here, is in no change that is bound. A folder that was put back from an
+older copy is outdated: what the server was told since, and the changes that it sends once more, tell of that.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as path:
@@ -20,7 +21,7 @@ was given. So a column beyond it, and not kept here, is in no change that is bou
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -130,12 +131,38 @@ class FurtherColumns:
         self._plain: Final[set[tuple[str, str]]] = set()
         """The shapes of streams that have just the columns that are followed, and others that were judged."""
 
-    def begin(self, tables: Iterable[PublishedTable], *, anew: bool = False) -> None:
-        """Mark the tables that have no mark yet. anew: the others, too, since nothing of them is bound."""
+    def begin(self, tables: Iterable[PublishedTable], *, anew: bool = False, outdated: bool = False) -> None:
+        """Mark the tables that have no mark yet.
+
+        anew: the others, too, since nothing of them is bound. outdated: the others, too, since changes may be bound
+        that had further columns; those that are kept stay.
+        """
         with self._kept.anew():
             for table in tables:
-                if table.growth is not None and (anew or str(table) not in self._kept.tables):
-                    self._kept.tables[str(table)] = TableColumns(table.growth.mark)
+                known = self._kept.tables.get(str(table))
+                if table.growth is not None and (known is None or anew or outdated):
+                    came = known.columns if known is not None and not anew else {}
+                    self._kept.tables[str(table)] = TableColumns(table.growth.mark, came)
+
+    def given(self, columns: Mapping[str, Collection[str]]) -> None:
+        """Keep that changes of streams had columns, which were given before and are skipped now.
+
+        Those that are not beyond the mark need no word. Raises what a look at the catalog does.
+        """
+        news = {
+            stream: {one for one in names if one not in self._known(stream).columns} - set(self._followed(stream))
+            for stream, names in columns.items()
+        }
+        if not any(news.values()):
+            return
+        there = {str(one): one.growth.columns for one in self._reader.see().tables if one.growth is not None}
+        with self._kept.anew():
+            for stream, names in news.items():
+                known, now = self._known(stream), there.get(self._streams[stream], {})
+                beyond = [one for one in names if one in now and now[one].number > known.mark.last]
+                found = {one: FurtherColumn(0, 0, said_type(pa.string()), _GIVEN) for one in beyond}
+                if found:
+                    self._kept.tables[self._streams[stream]] = replace(known, columns={**known.columns, **found})
 
     def seen(self, tables: Iterable[PublishedTable]) -> None:
         """Take in a look at tables: a mark is of the last one at which there was no further column."""
@@ -234,6 +261,7 @@ class FurtherColumns:
             self._kept.tables[name] = TableColumns(mark, {**known.columns, **found})
 
 
+_GIVEN: Final = "changes that have it were read without it"
 _ALL: Final = 1 << 31
 """A number beyond that of any column: nothing is known of the table, so none of them is new."""
 

@@ -99,6 +99,8 @@ class Gathering:
         """How many chunks are whole, and not taken."""
         self.size = 0
         """Bytes of these."""
+        self.given: Final[dict[str, set[str]]] = {}
+        """The columns that changes of streams have which were given before, and are skipped."""
         self._streams: Final = streams
         self._by_name: Final = {".".join(place): stream for place, stream in streams.items()}
         self.aside: Final[dict[str, list[Chunk]]] = {}
@@ -212,6 +214,8 @@ class Gathering:
         if self._oids.get(name, shape.oid) != shape.oid:
             self._end(stream, f"it was dropped and made again before {at}")
         self._shapes[shape.oid] = ("" if was != name else stream, shape.encoded())
+        if stream and self._passed_over(stream):
+            self.given.setdefault(stream, set()).update(shape.columns)
         self._identities.describe(shape, followed=bool(stream))
         self._taking = {}
 

@@ -210,7 +210,9 @@ class Replication:
         for stream in set(self._late) - places.keys():
             self._gathering.pass_over(stream)
         coming = {name for name, stream in self._names.items() if stream in self._late} - self._joining.oids.keys()
-        self._further.begin(table for table in found.tables if str(table) not in coming)
+        record = reader.folder.stream()
+        outdated = max(reader.folder.told(), 0 if record is None else record.point) < self._confirmed
+        self._further.begin((one for one in found.tables if str(one) not in coming), outdated=outdated)
         self._given_to, self._remembering = lsn, GivenTransactions(witness)
         self._sender.tell(self._flushed, self._flushed, now=True)
 
@@ -368,6 +370,9 @@ class Replication:
         if self._remembering is not None:
             self._remembering.add(gathering.reached, gathering.last)
         self._end = max(self._end, gathering.reached)
+        if gathering.given:
+            self._further.given(gathering.given)
+            gathering.given.clear()
         taken = {stream: self._further.gone_through(stream, chunks) for stream, chunks in gathering.taken().items()}
         batches = later + [(stream, batch_of(run)) for stream, chunks in taken.items() for run in together(chunks)]
         return self._received(batches, gathering.reached)
