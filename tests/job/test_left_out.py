@@ -36,7 +36,7 @@ class Given:
     """A source, and what a task reads of it: two updates, of which the second one leaves out a value."""
 
     collect: bool = False
-    gapped: bool = False
+    lacking: bool = False
     whole: bool = False
     name: str = "db"
     schema: pa.Schema = COLUMNS
@@ -72,7 +72,7 @@ def test_where_bad_records_are_collected_the_change_is_one_and_makes_no_row() ->
 
 def test_where_some_records_are_skipped_the_change_ends_the_source() -> None:
     report = Report()
-    assert list(decoded(Given(gapped=True), report)) == []
+    assert list(decoded(Given(lacking=True), report)) == []
     [failure] = report.failures
     assert failure.epoch == 3
 

@@ -240,7 +240,7 @@ class UnchangedValueMissing(TidegaugeError):
     cause = (
         "the table's replica identity does not have the column, so the server sends it only when it changes, and no "
         "earlier change of the transaction has it. A table by key does not fill it in where the update changes the "
-        "key, nor where bad records are collected or skipped: then its row may be an older one"
+        "key, nor where bad records are skipped, or were ever collected: then its row may be an older one"
     )
     remedy = (
         "ALTER TABLE {table} REPLICA IDENTITY FULL, which counts for later updates; collect this one (errors), and "

@@ -130,6 +130,7 @@ class Instance:
                 env,
                 mark=job_mark(found.lease.incarnation),
                 passed=found.passed,
+                lacking=found.lacking,
                 tables=found.tables,
                 schemas=setup.schemas,
                 pieces=self.pushing.pieces,

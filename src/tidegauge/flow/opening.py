@@ -37,7 +37,7 @@ from tidegauge.flow.replacing import concluded, replaced, under_way
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.starting import first_given, settled, stays
 from tidegauge.flow.taking import taking_from_tables
-from tidegauge.job.durable import passed
+from tidegauge.job.durable import lacking, passed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins, held
 from tidegauge.remap.binding import Slice
@@ -69,16 +69,17 @@ class Opened:
 
     tables: of the outputs that are open. away: the others, each with why. failed: sources that have failed.
     outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
-    nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
-    open output gets. late: those of them that lack epochs which are published. fills: the staged past of those
-    that show nothing yet. taking: the late ones that get what they lack from another output's table, with the first
-    epoch that this lacks. filling: the outputs with a plan in the store, open or not. starts: where the open outputs
-    begin that do not begin with their source. replacing: the outputs whose rows are to change places with others; of
-    those that are open the table here holds nothing yet. old: how far those rows reach. held: how far tables were
-    seen to be in earlier runs. since: the epochs before it count as one. resume: the epoch to read the flow again
-    from. lossless: `Store.noted` from before the store was found to know of no loss; -1 where it knows some.
-    decisions: what people decided about outputs. news: in words, which outputs are new, changed or gone since the
-    last run. passed_over: the columns that looks have found of sources, where some of them are not taken on.
+    nobody reads any more, by source. lacking: the sources whose rows tables may lack. stalls: the waits that the
+    store knows of. uppers: the first epoch that each open output gets. late: those of them that lack epochs which are
+    published. fills: the staged past of those that show nothing yet. taking: the late ones that get what they lack
+    from another output's table, with the first epoch that this lacks. filling: the outputs with a plan in the store,
+    open or not. starts: where the open outputs begin that do not begin with their source. replacing: the outputs
+    whose rows are to change places with others; of those that are open the table here holds nothing yet. old: how far
+    those rows reach. held: how far tables were seen to be in earlier runs. since: the epochs before it count as one.
+    resume: the epoch to read the flow again from. lossless: `Store.noted` from before the store was found to know of
+    no loss; -1 where it knows some. decisions: what people decided about outputs. news: in words, which outputs are
+    new, changed or gone since the last run. passed_over: the columns that looks have found of sources, where some of
+    them are not taken on.
     """
 
     spec: FlowSpec
@@ -100,6 +101,7 @@ class Opened:
     failed: Mapping[str, Failure]
     outstanding: Mapping[str, int]
     passed: Mapping[str, Sequence[Slice]]
+    lacking: Collection[str]
     stalls: Sequence[Stall]
     lossless: int
     decisions: Decisions
@@ -116,6 +118,7 @@ def register(flow: FlowSpec, store: Store, lease: Lease, owner: str = "") -> Non
     """
     following = flow.following
     said = {} if following is None else {name: {SHARED: following.said(name, owner)} for name in flow.sources}
+    collecting = {plan.source for plan in flow.outputs.values() if plan.channel == "errors"}
     store.register(
         lease,
         sources={
@@ -124,6 +127,7 @@ def register(flow: FlowSpec, store: Store, lease: Lease, owner: str = "") -> Non
                 declared(flow, name),
                 from_time_of(source).kind,
                 streams=grows(source),
+                collected=name in collecting,
             )
             for name, source in flow.sources.items()
         },
@@ -217,6 +221,7 @@ def opened(
         failed=failed,
         outstanding=outstanding,
         passed=passed(loaded),
+        lacking=lacking(loaded),
         stalls=loaded.stalls,
         lossless=-1 if loaded.gaps else noted,
         decisions=loaded.decisions,

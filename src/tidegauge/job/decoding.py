@@ -65,7 +65,7 @@ class TaskRead(Protocol):
     @property
     def whole(self) -> bool: ...  # noqa: D102
     @property
-    def gapped(self) -> bool: ...  # noqa: D102
+    def lacking(self) -> bool: ...  # noqa: D102
 
     @property
     def splits(self) -> Iterable[Split]:
@@ -118,7 +118,7 @@ def spared(read: TaskRead) -> bool:
 
     Then the row before is not what the database had, and so is the value that would be taken from it.
     """
-    return not (read.collect or read.gapped)
+    return not (read.collect or read.lacking)
 
 
 def _conform(rows: pa.RecordBatch, columns: pa.Schema, *, spared: bool) -> pa.RecordBatch:

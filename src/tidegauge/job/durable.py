@@ -33,7 +33,7 @@ from tidegauge.remap.store import Gap, Lease, Loaded, Store
 from tidegauge.sources.protocol import GoingOn, Source
 from tidegauge.sources.union import UnionSource
 
-__all__ = ["Losses", "OutputFailures", "left_behind", "passed", "ranges_of", "without"]
+__all__ = ["Losses", "OutputFailures", "lacking", "left_behind", "passed", "ranges_of", "without"]
 
 
 def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
@@ -64,6 +64,11 @@ def passed(loaded: Loaded) -> dict[str, list[Slice]]:
             epoch = max(gap.epoch, loaded.flow.since)
             found.setdefault(gap.source, []).append(Slice(gap.source, epoch, gap.partition, gap.lower, gap.upper))
     return found
+
+
+def lacking(loaded: Loaded) -> frozenset[str]:
+    """Return the sources whose rows tables may lack: ranges are skipped, or bad records were ever collected."""
+    return frozenset(passed(loaded)) | {name for name, source in loaded.sources.items() if source.collected}
 
 
 def ranges_of(gaps: Iterable[Gap]) -> list[Slice]:

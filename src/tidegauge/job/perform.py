@@ -103,6 +103,7 @@ def performer(
     *,
     mark: str,
     passed: Mapping[str, Sequence[Slice]],
+    lacking: Collection[str],
     tables: Mapping[str, object],
     schemas: OutputSchemas,
     pieces: Mapping[str, Pieces] = NO_PIECES,
@@ -113,9 +114,10 @@ def performer(
     """Return the function that performs needs with these sources on this engine. Names of jobs begin with `mark`.
 
     passed: ranges that nobody reads any more, by source. An epoch with nothing left is committed all the same.
-    tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised. schemas: of
-    the outputs on this engine. pieces: of the sources that push. stamps: the epochs that the past of outputs has.
-    present: opens the table of an output, to be read. since: the epochs up to it are one.
+    lacking: the sources whose rows tables may lack. tables: of the outputs. Nothing is staged for one that has
+    vanished: `TableUpperMismatch` is raised. schemas: of the outputs on this engine. pieces: of the sources that
+    push. stamps: the epochs that the past of outputs has. present: opens the table of an output, to be read. since:
+    the epochs up to it are one.
     """
     collecting = {plan.source for plan in plans.values() if plan.channel == "errors"}
 
@@ -160,8 +162,8 @@ def performer(
                     splits = wanted(splits, {plans[o].channel for o in need.outputs if plans[o].source == name})
                 reader = read_as(source, parts, bound)
                 whole = any(plans[o].ordered for o in need.outputs if plans[o].source == name)
-                gapped = bool(passed.get(name))
-                reads.append(SourceRead(name, reader, bound.schema, splits, name in collecting, whole, gapped))
+                collect, lacks = name in collecting, name in lacking
+                reads.append(SourceRead(name, reader, bound.schema, splits, collect, whole, lacks))
                 lost += gone
         read = {part.name for part in reads}
         works = []

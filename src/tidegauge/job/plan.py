@@ -186,7 +186,7 @@ class SourceRead:
 
     A task has them in the order of their epochs. When `collect` is false, a record that cannot be decoded is a
     `Failure` of the source. whole: whether one task reads all of an epoch, by partition and position, because some
-    output's step depends on that order. gapped: whether some of its records are skipped, in whatever epoch.
+    output's step depends on that order. lacking: whether tables may lack some of its rows, of whatever epoch.
     """
 
     name: str
@@ -195,7 +195,7 @@ class SourceRead:
     splits: tuple[Split, ...]
     collect: bool
     whole: bool = False
-    gapped: bool = False
+    lacking: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from tidegauge.flow.running import chosen
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.starting import told
 from tidegauge.job.code import OutputCode, code_of
-from tidegauge.job.durable import passed, ranges_of, without
+from tidegauge.job.durable import lacking, passed, ranges_of, without
 from tidegauge.job.groups import Need
 from tidegauge.job.perform import OutputSchemas, Performed, PinnedNeed, performer
 from tidegauge.job.plan import Engine
@@ -91,6 +91,7 @@ class Rereading:
             env,
             mark=self.mark,
             passed=self._passed,
+            lacking=lacking(loaded),
             tables={output: table},
             schemas=schemas,
             stamps={} if self.start is None else {output: self.start.stamp},

@@ -229,8 +229,8 @@ class _Received:
         return self.read.whole
 
     @property
-    def gapped(self) -> bool:
-        return self.read.gapped
+    def lacking(self) -> bool:
+        return self.read.lacking
 
     @property
     def splits(self) -> Iterator[Split]:

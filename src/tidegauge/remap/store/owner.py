@@ -17,7 +17,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.following import NotAFollower, OwnerDiffers, OwnerLacksSource, OwnerNotThere, OwnerRecreated
 from tidegauge.remap.store.read import find_flow, read_flow
 from tidegauge.remap.store.schema import Unreadable, as_json, from_json, losses, sources
-from tidegauge.remap.store.values import FlowRecord, HoldRecord
+from tidegauge.remap.store.values import COLLECTED, FlowRecord, HoldRecord
 
 __all__ = [
     "HOLDER",
@@ -37,6 +37,9 @@ __all__ = [
 
 SHARED: Final = "shared"
 """Where the configuration of a shared source says whose it is."""
+
+_NOT_DECLARED: Final = {SHARED, COLLECTED}
+"""What a configuration has that the source does not say of itself."""
 
 HOLDER: Final = "flow "
 """How the name begins under which a follower holds the owner's epochs; its own name comes after it."""
@@ -152,8 +155,8 @@ def check_config(flow: str, following: Following, name: str, theirs: Row[Any], c
 
 def _differing(theirs: Row[Any], config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the options that this flow's code has otherwise than the owner ran with: here, there."""
-    there = {key: value for key, value in from_json(theirs.config).items() if key != SHARED}
-    here = {key: value for key, value in from_json(as_json(config)).items() if key != SHARED}
+    there = {key: value for key, value in from_json(theirs.config).items() if key not in _NOT_DECLARED}
+    here = {key: value for key, value in from_json(as_json(config)).items() if key not in _NOT_DECLARED}
     keys = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
     return {key: (here.get(key), there.get(key)) for key in keys}
 

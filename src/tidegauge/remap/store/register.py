@@ -33,7 +33,7 @@ from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.replacements import forget_replacements
 from tidegauge.remap.store.schema import Unreadable, as_json, from_json, outputs, sources, stalls
 from tidegauge.remap.store.starts import forget_starts
-from tidegauge.remap.store.values import OutputSpec, SourceSpec, Stall
+from tidegauge.remap.store.values import COLLECTED, OutputSpec, SourceSpec, Stall
 
 __all__ = [
     "clear",
@@ -65,8 +65,9 @@ def register(
     stored = _rows(connection, sources, lease)
     for name, spec in described.items():
         text = None if spec.schema is None else encode_schema(spec.schema)
-        values = {"config": as_json(spec.config), "clock": spec.clock}
         known = stored.get(name)
+        ever = spec.collected or (known is not None and COLLECTED in from_json(known.config))
+        values = {"config": as_json({**spec.config, **({COLLECTED: True} if ever else {})}), "clock": spec.clock}
         if known is None:
             new = {"flow_id": lease.flow_id, "name": name, "schema": text, **values}
             connection.execute(insert(sources).values(**new))

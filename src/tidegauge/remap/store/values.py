@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from tidegauge.remap.start import StampMode, StartRecord
 from tidegauge.remap.table import RemapTable
 
 __all__ = [
+    "COLLECTED",
     "Backfill",
     "BackfillPlan",
     "BackfillUnit",
@@ -41,6 +42,9 @@ __all__ = [
     "Stall",
 ]
 
+COLLECTED: Final = "collected"
+"""What the configuration of a source has if an output ever took its bad records. It outlives that output."""
+
 
 @dataclass(frozen=True, slots=True)
 class FlowRecord:
@@ -57,12 +61,14 @@ class FlowRecord:
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
     """A source as its flow describes it: its configuration as JSON without secrets, its columns if declared, and the
-    kind of its clock. streams: whether its columns are those of streams, which may become more or fewer."""
+    kind of its clock. streams: whether its columns are those of streams, which may become more or fewer. collected:
+    whether an output takes its bad records."""
 
     config: Mapping[str, Any]
     schema: pa.Schema | None = None
     clock: str = PARTITIONS.kind
     streams: bool = False
+    collected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,11 @@ class LoadedSource:
     incarnations: tuple[Incarnation, ...] = ()
     past: tuple[RemapTable, ...] = ()
     earlier: tuple[EarlierColumns, ...] = ()
+
+    @property
+    def collected(self) -> bool:
+        """Whether an output ever took its bad records."""
+        return COLLECTED in self.config
 
     @property
     def incarnation(self) -> int:
