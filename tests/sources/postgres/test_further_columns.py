@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.postgres import Server
+from tests.postgres import Server, version
 from tests.sources.database.followed import by_key, ended
 from tests.sources.postgres.shop import Shop
 
@@ -111,22 +111,25 @@ def test_a_column_whose_earlier_values_no_change_tells_is_passed_over_and_said(
     logical: Server, tmp_path: Path
 ) -> None:
     shop = GrowingShop(logical, tmp_path)
+    listing = version(logical.programs) >= 15  # older ones have no lists of columns, so nothing is hidden by one
+    meanwhile = {table: some for table, some in MEANWHILE.items() if listing or table != "renamed"}
     shop.do("CREATE DOMAIN five AS int DEFAULT 5")
-    for table in MEANWHILE:
+    for table in meanwhile:
         shop.table(table, "id int PRIMARY KEY, who text")
         shop.do(f"INSERT INTO {table} VALUES (1, 'ada'), (2, 'bob')")
-    shop.do("ALTER TABLE renamed ADD COLUMN hidden int", "UPDATE renamed SET hidden = 7")
-    listed = ", ".join("renamed (id, who)" if one == "renamed" else one for one in MEANWHILE)
+    if listing:
+        shop.do("ALTER TABLE renamed ADD COLUMN hidden int", "UPDATE renamed SET hidden = 7")
+    listed = ", ".join("renamed (id, who)" if one == "renamed" else one for one in meanwhile)
     shop.do(f"CREATE PUBLICATION shop FOR TABLE {listed}")
     shop.catch_up()
-    shop.do(f"ALTER PUBLICATION shop SET TABLE {', '.join(MEANWHILE)}")
-    for table, statements in MEANWHILE.items():
+    shop.do(f"ALTER PUBLICATION shop SET TABLE {', '.join(meanwhile)}")
+    for table, statements in meanwhile.items():
         shop.do(*(one if one.startswith("UPDATE") else f"ALTER TABLE {table} {one}" for one in statements))
         shop.do(f"UPDATE {table} SET who = 'x' WHERE id = 1")
     flow = shop.catch_up()
     said = {one.partition("'")[2].partition("'")[0]: one for one in shop.told}
-    assert said.keys() == {f"{one}.{'ID' if one == 'cased' else 'more'}" for one in MEANWHILE}
-    for table in MEANWHILE:
+    assert said.keys() == {f"{one}.{'ID' if one == 'cased' else 'more'}" for one in meanwhile}
+    for table in meanwhile:
         assert WHY[table] in said[f"{table}.{'ID' if table == 'cased' else 'more'}"]
         assert tg.read_arrow(flow, table).column_names == ["id", "who", "_sequence", "_epoch"]
         assert shop.rows(flow, table) == [{"id": 1, "who": "x"}, {"id": 2, "who": "bob"}]

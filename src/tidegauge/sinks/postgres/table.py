@@ -35,7 +35,13 @@ from psycopg import Cursor
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.columns import ColumnsRefused
 from tidegauge.errors.history import DamagedHistory
-from tidegauge.errors.postgressink import PostgresForbidden, ProgressApart, ServerTableUnfit, TableKeptOtherwise
+from tidegauge.errors.postgressink import (
+    PostgresBusy,
+    PostgresForbidden,
+    ProgressApart,
+    ServerTableUnfit,
+    TableKeptOtherwise,
+)
 from tidegauge.errors.sinks import (
     ForeignTable,
     NothingTakenOut,
@@ -61,11 +67,13 @@ from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 __all__ = ["ServerTable"]
 
 _END: Final = """
-    SELECT pg_catalog.pg_terminate_backend(pid, 5000) FROM pg_catalog.pg_locks
+    SELECT pg_catalog.pg_terminate_backend({}) FROM pg_catalog.pg_locks
     WHERE locktype = 'advisory' AND granted AND pid <> pg_catalog.pg_backend_pid()
       AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
       AND ((classid::bigint << 32) | objid::bigint) = %s AND objsubid = 1
 """
+_WAITS: Final = 14_00_00
+"""The version from which on a server can wait for the end of the session that it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +181,11 @@ class ServerTable:
     def sweep(self, confirm: Callable[[], None]) -> None:
         """End the transactions of earlier drivers, see what they committed, and remove what they staged in vain."""
         confirm()  # before anybody's transaction is ended
-        with suppress(PostgresForbidden), self._server.writing() as cursor:  # of another role: it is waited for
-            cursor.execute(_END, (lock_number(self._name),))
+        with suppress(PostgresForbidden, PostgresBusy), self._server.writing() as cursor:  # they are waited for
+            waits = cursor.connection.info.server_version >= _WAITS
+            cursor.execute(_END.format("pid, 5000" if waits else "pid"), (lock_number(self._name),))
+            if not waits:
+                self._lock(cursor)
         with self._server.looking() as cursor:
             self._held = self._read(cursor, lock=False)
         sweep(LocalFiles(self._folder), job_mark(self._output.incarnation), confirm, kept=self._kept)
