@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.errors.base import Definite
 
-__all__ = ["LeftOutHere", "LeftOutUnknown"]
+__all__ = ["LeftOutHere", "LeftOutNull", "LeftOutUnknown"]
 
 
 class LeftOutHere(Definite):
@@ -24,6 +24,25 @@ class LeftOutHere(Definite):
         "table by the database's own key, with order='_sequence' and no other steps than select(...) of columns; or "
         "ALTER TABLE ... REPLICA IDENTITY FULL in the database, which counts for later changes, and begin with "
         "another source"
+    )
+
+
+class LeftOutNull(Definite):
+    """A change that leaves out a value where the table has null, which no change leaves out."""
+
+    code = "TG-0973"
+    what = (
+        "epoch {epoch} leaves out the value of {column!r} for the key {key} of {table!r}, and the table has null in "
+        "its place"
+    )
+    cause = (
+        "the output took the column on, with schema='add' or 'evolve', when the row was there already; or somebody "
+        "else wrote the null. In the database there is a large value, which it sends only when it changes"
+    )
+    remedy = (
+        "the output ends before this epoch, and others go on. Keep the table under another name, from a source of "
+        "another name, so that all its rows begin with the column; or ALTER TABLE ... REPLICA IDENTITY FULL in the "
+        "database, which counts for later changes"
     )
 
 

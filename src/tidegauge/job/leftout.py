@@ -2,8 +2,7 @@
 
 An output *shows* columns where its steps do no more than choose and rename them: then a value that is left out stays
 known as one, whatever its name. Where such an output does not have the column, the row lacks nothing. Where it has,
-its table has to fill it in: a table by key (`FillingIn`), by the same key as the rows come by, in their own order,
-and with the same columns from the beginning.
+its table has to fill it in: a table by key (`FillingIn`), by the same key as the rows come by, in their own order.
 
 Invariant: the decision depends on the plan and the row alone, never on the other outputs.
 
@@ -97,8 +96,6 @@ def carried_by(plan: OutputPlan, columns: pa.Schema) -> Carried:
     why = ""
     if keeps is None:
         why = _TABLE
-    elif plan.evolution != "strict":
-        why = f"its table takes on columns, schema={plan.evolution!r}, and its older rows lack them"
     elif keeps.order is not None and names.get(keeps.order) != _SEQUENCE:
         why = f"order={keeps.order!r} is not the order of the changes, {_SEQUENCE}"
     if keeps is None or why:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.depth import deep
 
 from tidegauge.errors.kafkasink import LastUndecided
-from tidegauge.errors.leftout import LeftOutUnknown
+from tidegauge.errors.leftout import LeftOutNull, LeftOutUnknown
 from tidegauge.leftout import LEFT, Mark
 from tidegauge.sinks.keyed.folding import folded, merged
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
@@ -55,7 +55,7 @@ def answer(rows: pa.Table, ordering: Ordering) -> Any:
         return merged(rows, ordering, table="t").drop_columns([LEFT]).to_pylist()
     except LastUndecided as error:
         return error.evidence["epoch"]
-    except LeftOutUnknown:
+    except (LeftOutNull, LeftOutUnknown):
         return "unknown"
 
 
@@ -120,7 +120,8 @@ def filled_by_hand(rows: list[dict[str, Any]]) -> Any:
     held: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: (row[AT], row["n"])):
         before = held.get(row["k"], {})
-        values = {name: before.get(name, "unknown") if name in row[LEFT] else row[name] for name in ("v", "p")}
+        known = {name: "unknown" if before.get(name) is None else before[name] for name in ("v", "p")}
+        values = {name: known[name] if name in row[LEFT] else row[name] for name in ("v", "p")}
         held[row["k"]] = {} if row[GONE] else {**row, **values}
     found = [{name: row[name] for name in SCHEMA.names if name != LEFT} for _, row in sorted(held.items()) if row]
     return "unknown" if any("unknown" in row.values() for row in found) else found

@@ -2,7 +2,8 @@
 
 Definition. The value of a column that a change leaves out is that of the change of its key right before it; if that
 one leaves it out, too, of the one before that, and so on. The row that the table has is the first of them all. A
-deletion has no values: behind one, nothing is left to be taken.
+deletion has no values: behind one, nothing is left to be taken. Nor is a null taken: no change leaves one out, so
+the row is from before its table had the column, or somebody else wrote it.
 
 Law: **`needed` keeps every change that has such a value, whatever joins the part.** Argument, for a column that the
 last change of a group leaves out. Let R be the latest change before it that has the value, in the whole. In the part
@@ -28,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegauge.errors.leftout import LeftOutUnknown
+from tidegauge.errors.leftout import LeftOutNull, LeftOutUnknown
 from tidegauge.lazy import library
 from tidegauge.leftout import LEFT, Mark, masks, texts
 from tidegauge.sinks.keyed.layout import AT, GONE
@@ -54,7 +55,7 @@ def needed(rows: pa.Table, last: Any) -> Any:
 def filled_in(rows: pa.Table, last: Any, key: Sequence[str], *, table: str) -> pa.Table:
     """Return sorted changes, the last one of each key with the values that it leaves out, where others have them.
 
-    Raises `LeftOutUnknown` where the one before takes the row away.
+    Raises `LeftOutUnknown` where the one before takes the row away, `LeftOutNull` where it has null there.
     """
     gone: Any = None
     still: dict[str, Any] = {}
@@ -64,9 +65,12 @@ def filled_in(rows: pa.Table, last: Any, key: Sequence[str], *, table: str) -> p
         taken = lacking & found
         if (lost := np.flatnonzero(taken)[gone[source[taken]]]).size:
             raise _unknown(rows, int(lost[0]), name, key, table)
+        given = rows.column(name).combine_chunks()
+        if given.null_count and (empty := np.flatnonzero(taken)[_null(given)[source[taken]]]).size:
+            raise _unknown(rows, int(empty[0]), name, key, table, error=LeftOutNull)
         places = np.where(taken, source, np.arange(rows.num_rows))
         at = rows.schema.get_field_index(name)
-        values = rows.column(name).combine_chunks().take(pa.array(places))
+        values = given.take(pa.array(places))
         rows = rows.set_column(at, rows.schema.field(at), values)
         still[name] = lacking & ~found
     if still:
@@ -97,7 +101,18 @@ def _sources(rows: pa.Table, last: Any) -> list[tuple[str, Any, Any, Any]]:
     return found
 
 
-def _unknown(rows: pa.Table, row: int, column: str, key: Sequence[str], table: str) -> LeftOutUnknown:
+def _null(values: Any) -> Any:
+    return values.is_null().to_numpy(zero_copy_only=False)
+
+
+def _unknown(
+    rows: pa.Table,
+    row: int,
+    column: str,
+    key: Sequence[str],
+    table: str,
+    error: type[LeftOutUnknown | LeftOutNull] = LeftOutUnknown,
+) -> LeftOutUnknown | LeftOutNull:
     found = tuple(rows.column(name)[row].as_py() for name in key)
     said = repr(found[0] if len(found) == 1 else found)[:_SHOWN]
-    return LeftOutUnknown(epoch=rows.column(AT)[row].as_py(), column=column, key=said, table=table)
+    return error(epoch=rows.column(AT)[row].as_py(), column=column, key=said, table=table)

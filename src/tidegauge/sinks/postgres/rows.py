@@ -16,10 +16,10 @@ from typing import Any, Final
 import pyarrow as pa
 from psycopg import Cursor, sql
 
-from tidegauge.errors.leftout import LeftOutUnknown
+from tidegauge.errors.leftout import LeftOutNull, LeftOutUnknown
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.lazy import library
-from tidegauge.leftout import LEFT, Mark, masks
+from tidegauge.leftout import LEFT, masks
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.keyed.layout import GONE, Keyed
 from tidegauge.sinks.keyed.merging import MergeTask
@@ -60,7 +60,7 @@ def upsert(
     """Merge the changes of the files into a table, and return how many rows it has more.
 
     rows: the columns of the rows that the changes were made of. Raises `StagedFileMissing`, `LastUndecided`,
-    `LeftOutUnknown`.
+    `LeftOutUnknown`, `LeftOutNull`.
     """
     columns = layout.columns(rows)
     staged = pa.schema([*columns, pa.field(GONE, pa.bool_()), pa.field(LEFT, pa.string())])
@@ -93,23 +93,29 @@ def _delete(cursor: Cursor[Any], name: TableName, key: Sequence[str]) -> int:
 
 
 def _fill(cursor: Cursor[Any], name: TableName, key: Sequence[str], left: Sequence[str]) -> None:
-    """Put into changes what they leave out, from the rows that are there. Raises `LeftOutUnknown`."""
+    """Put into changes what they leave out, from the rows that are there.
+
+    Raises `LeftOutUnknown`, `LeftOutNull`.
+    """
     parts = {"changes": _CHANGES, "table": quoted_name(name), "left": sql.Identifier(LEFT), "same": _same(key)}
-    lost = sql.SQL(
-        "SELECT new.{epoch}, new.{left}, {key} FROM {changes} AS new WHERE new.{left} IS NOT NULL "
-        "AND NOT EXISTS (SELECT FROM {table} AS held WHERE {same}) ORDER BY 1 LIMIT 1"
-    )
-    keys = sql.SQL(", ").join(sql.SQL("new.{}").format(sql.Identifier(one)) for one in key)
-    row = cursor.execute(lost.format(**parts, epoch=sql.Identifier(EPOCH), key=keys)).fetchone()
-    if row is not None:
-        said = repr(row[2] if len(key) == 1 else row[2:])[:_SHOWN]
-        raise LeftOutUnknown(epoch=row[0], column=Mark.decode(row[1]).columns[0], key=said, table=str(name))
+    shown = sql.SQL(", ").join(sql.SQL("new.{}").format(sql.Identifier(one)) for one in (EPOCH, *key))
+    first = sql.SQL("SELECT {} FROM {} AS new").format(shown, _CHANGES)
+
+    def check(error: type[LeftOutUnknown | LeftOutNull], column: str, question: sql.Composed) -> None:
+        row = cursor.execute(first + question + sql.SQL(" ORDER BY 1 LIMIT 1"), [column]).fetchone()
+        if row is not None:
+            said = repr(row[1] if len(key) == 1 else row[1:])[:_SHOWN]
+            raise error(epoch=row[0], column=column, key=said, table=str(name))
+
+    there = sql.SQL("WHERE new.{left}::jsonb -> 'columns' ? %s AND {same}").format(**parts)
     for column in left:
-        statement = sql.SQL(
-            "UPDATE {changes} AS new SET {column} = held.{column} FROM {table} AS held "
-            "WHERE new.{left}::jsonb -> 'columns' ? %s AND {same}"
-        )
-        cursor.execute(statement.format(**parts, column=sql.Identifier(column)), [column])
+        parts["column"] = sql.Identifier(column)
+        lost = " WHERE new.{left}::jsonb -> 'columns' ? %s AND NOT EXISTS (SELECT FROM {table} AS held WHERE {same})"
+        check(LeftOutUnknown, column, sql.SQL(lost).format(**parts))
+        empty = sql.SQL(" JOIN {table} AS held ON {same} AND held.{column} IS NULL ").format(**parts)
+        check(LeftOutNull, column, empty + there)
+        filled = sql.SQL("UPDATE {changes} AS new SET {column} = held.{column} FROM {table} AS held ").format(**parts)
+        cursor.execute(filled + there, [column])
 
 
 def _insert(
