@@ -23,6 +23,7 @@ class GrowingShop(Shop):
 
     how: Any = "add"
     logged: Any = "add"
+    logs: bool = True
     told: tuple[str, ...] = ()
     """What the last run was told."""
 
@@ -32,8 +33,9 @@ class GrowingShop(Shop):
         for table, key in self.tables.items():
             sink = tg.DeltaSink(str(self.root / table), envelope="upsert", key=key, order="_sequence")
             flow.sink(table, db.table(table), sink, schema=self.how)
-            log = tg.ParquetSink(str(self.root / f"{table}_log"))
-            flow.sink(f"{table}_log", db.table(table).changelog("op"), log, schema=self.logged)
+            if self.logs:
+                log = tg.ParquetSink(str(self.root / f"{table}_log"))
+                flow.sink(f"{table}_log", db.table(table).changelog("op"), log, schema=self.logged)
         return flow
 
     def catch_up(self, **options: Any) -> tg.Dataflow:

@@ -275,7 +275,7 @@ def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot:
         columns = tuple(_column(*one) for one in cursor.execute(asked[_COLUMNS], (oid,)).fetchall())
         whole = None if attributes is None else tuple(attributes)
         leaves = partitions_of(cursor, oid) if kind == "p" else ()
-        grown = growth(cursor, publication, oid, version)
+        grown = growth(cursor, publication, oid, version, {one.oid: (one.file, one.empty) for one in leaves})
         facts = (kind, identity, key, readable, whole, condition)
         found.append(PublishedTable(oid, schema, name, *facts, columns, leaves, via, grown))
     there = cursor.execute(asked[_SLOT], (slot,)).fetchone()

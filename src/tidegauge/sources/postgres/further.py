@@ -248,8 +248,7 @@ class FurtherColumns:
             for column in news:
                 one = there.get(column)
                 kind = None if one is None else arrow_of(one.type, one.modifier, one.kind)
-                why = "the table is partitioned" if table is not None and now is None else ""
-                why = why or unfit(known.mark, now, column, types.get(column, ()))
+                why = unfit(known.mark, now, column, types.get(column, ()))
                 if not why and kind is None:
                     why = f"it is {'' if one is None else one.shown}, which has no stable form as text"
                 if not why and column.lower() in RESERVED:
@@ -278,7 +277,7 @@ def _tables(folder: SourceFolder, said: Mapping[str, Any]) -> dict[str, TableCol
     try:
         return {
             name: TableColumns(
-                TableMark(**one["mark"]), {column: FurtherColumn(**two) for column, two in one["columns"].items()}
+                TableMark.read(one["mark"]), {column: FurtherColumn(**two) for column, two in one["columns"].items()}
             )
             for name, one in said.get("tables", {}).items()
         }
