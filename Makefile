@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres postgres-versions mariadb mysql kafka s3 azure bytewax archives demo demo-late demo-kafka demo-postgres test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
+.PHONY: help setup postgres postgres-versions mariadb mysql mysql8 kafka s3 azure bytewax archives demo demo-late demo-kafka demo-postgres test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -22,7 +22,10 @@ mariadb: ## look for MariaDB, of which `make long` starts servers of its own
 	@./scripts/mariadb.sh
 
 mysql: ## fetch MySQL 5.6, of which `make long` starts servers of its own
-	@./scripts/mysql.sh
+	@./scripts/mysql.sh 5.6
+
+mysql8: ## fetch MySQL 8.0, of which `make long` starts servers of its own
+	@./scripts/mysql.sh 8.0
 
 postgres-versions: setup ## fetch PostgreSQL 12 to 18, of which `make long` starts servers of its own
 	@$(BIN)/python scripts/postgres_versions.py
@@ -74,12 +77,12 @@ archives: setup kafka ## archive the classes that the tests' JVMs load, so that 
 unit: setup postgres kafka s3 archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
 	$(BIN)/pytest -n 3 $(SPREAD) -m "not long"
 
-long: setup postgres postgres-versions mariadb mysql kafka s3 azure bytewax iceberg archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
+long: setup postgres postgres-versions mariadb mysql mysql8 kafka s3 azure bytewax iceberg archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
 	TIDEGAUGE_DEEP=1 $(BIN)/pytest -n 2 $(SPREAD) -m "(long or deep) and not later"
 	@$(MAKE) --no-print-directory mutants MUTANTS=--fourth
 	@$(MAKE) --no-print-directory oldest
 
-mutants: setup s3 postgres postgres-versions mariadb mysql ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which; --fourth: every fourth one)
+mutants: setup s3 postgres postgres-versions mariadb mysql mysql8 ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which; --fourth: every fourth one)
 	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 oldest: setup kafka ## the main job on the oldest versions that are declared, in an environment of their own

@@ -32,7 +32,9 @@ from tests.kafka import topic_name as topic_name
 from tests.mariadb import mariadb as mariadb
 from tests.mariadb import own_mariadb as own_mariadb
 from tests.mysql import mysql as mysql
+from tests.mysql import mysql8 as mysql8
 from tests.mysql import own_mysql as own_mysql
+from tests.mysql import own_mysql8 as own_mysql8
 from tests.postgres import logical as logical
 from tests.postgres import own_logical as own_logical
 from tests.postgres import own_server as own_server

@@ -1,7 +1,7 @@
-"""A real MySQL 5.6 for the tests, beside MariaDB: the same ways to start, stop and ask it.
+"""A real MySQL for the tests, beside MariaDB: the same ways to start, stop and ask it.
 
-What the tests say in the SQL of MariaDB it is told in its own: tables of numbers (`seq_1_to_9`) are made of one that
-it has.
+`TIDEGAUGE_MYSQL=8.0` has all tests that start a MySQL start one of 8.0, else it is 5.6. What they say in the SQL of
+MariaDB it is told in its own: tables of numbers (`seq_1_to_9`) are made of one that it has.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +20,8 @@ from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.fromtime.gtid import GTID
 from tidegauge.testing.jars import cache
 
-__all__ = ["MySql", "mysql", "own_mysql"]
+__all__ = ["MySql", "MySql8", "asked_for", "mysql", "mysql8", "own_mysql", "own_mysql8"]
 
-FOLDER: Final = cache(os.environ, "mysql-5.6.14")
-INSTALL: Final = "the tests of MySQL 5.6 need its programs, for Linux on x86-64: make mysql"
-_ONLY_MARIADB: Final = frozenset({"gtid-domain-id", "binlog-row-metadata"})
 _NUMBERS: Final = re.compile(r"\bseq_(\d+)_to_(\d+)\b")
 
 
@@ -32,12 +29,16 @@ class MySql(MariaDb):
     """A running server. `root` has no password; `ada` has `hunter2` and may follow what she may read."""
 
     drops_root = False  # its programs are in this user's cache
+    programs: Path = cache(os.environ, "mysql-5.6.14")
+    install = "the tests of MySQL 5.6 need its programs, for Linux on x86-64: make mysql"
+    foreign = frozenset({"gtid-domain-id", "binlog-row-metadata"})
+    """Settings that it does not have."""
     rights = "REPLICATION SLAVE, REPLICATION CLIENT, RELOAD"
     clock: FromTime = GTID
     gtids = True
 
-    def __init__(self, *, copied: MySql | None = None) -> None:
-        super().__init__(copied=copied)
+    def __init__(self, *, settings: Mapping[str, str] | None = None, copied: MySql | None = None) -> None:
+        super().__init__(settings=settings, copied=copied)
         if copied is None:
             self.do("DELETE FROM mysql.user WHERE user = ''", "FLUSH PRIVILEGES")
             self.do("CREATE DATABASE numbers", "CREATE TABLE numbers.n (n int PRIMARY KEY)")
@@ -47,22 +48,23 @@ class MySql(MariaDb):
             self.do(f"INSERT INTO numbers.n SELECT {number} FROM {places}")
 
     def installing(self) -> list[str]:
-        made = ["perl", f"{FOLDER}/scripts/mysql_install_db", "--no-defaults", "--force", f"--basedir={FOLDER}"]
+        made = ["perl", f"{self.programs}/scripts/mysql_install_db", "--no-defaults", "--force"]
+        made += [f"--basedir={self.programs}"]
         return [*made, f"--datadir={self.folder}/data", f"--user={getpass.getuser()}"]
 
     def serving(self) -> list[str]:
-        kept = {name: value for name, value in self.settings.items() if name not in _ONLY_MARIADB}
+        kept = {name: value for name, value in self.settings.items() if name not in self.foreign}
         switched = "ON" if self.gtids else "OFF"
         self.settings = {
             **kept,
-            "basedir": str(FOLDER),
+            "basedir": str(self.programs),
             "gtid-mode": switched,
             "enforce-gtid-consistency": switched,
             "log-slave-updates": "ON",
             "user": getpass.getuser(),
             "explicit-defaults-for-timestamp": "ON",
         }
-        return [str(FOLDER / "bin" / "mysqld"), "--no-defaults"]
+        return [str(self.programs / "bin" / "mysqld"), "--no-defaults"]
 
     def end(self) -> Any:
         [(at,)] = self.ask("SELECT @@global.gtid_executed")
@@ -85,31 +87,64 @@ def _numbers(found: re.Match[str]) -> str:
     return f"(SELECT n + {first} AS seq FROM numbers.n WHERE n <= {last - first}) AS numbers"
 
 
-def available() -> None:
-    """Skip what needs a server. Where nobody reads what is skipped it fails."""
-    if not (Path(FOLDER) / "bin" / "mysqld").exists():
+class MySql8(MySql):
+    """A running server of 8.0."""
+
+    programs = cache(os.environ, "mysql-8.0.33.1")
+    install = "the tests of MySQL 8.0 need its programs, for Linux on x86-64: make mysql8"
+    foreign = frozenset({"gtid-domain-id", "innodb-log-file-size"})
+
+    def installing(self) -> list[str]:
+        made = [str(self.programs / "bin" / "mysqld"), "--no-defaults", "--initialize-insecure"]
+        return [*made, f"--basedir={self.programs}", f"--datadir={self.folder}/data", f"--user={getpass.getuser()}"]
+
+    def serving(self) -> list[str]:
+        found = super().serving()
+        self.settings |= {"mysqlx": "OFF", "innodb-redo-log-capacity": "16M"}
+        return found
+
+
+def asked_for(environ: Mapping[str, str]) -> type[MySql]:
+    """Return the server that tests of MySQL start.
+
+    >>> asked_for({}).__name__, asked_for({"TIDEGAUGE_MYSQL": "8.0"}).__name__
+    ('MySql', 'MySql8')
+    """
+    return {"5.6": MySql, "8.0": MySql8}[environ.get("TIDEGAUGE_MYSQL", "5.6")]
+
+
+def serving(kind: type[MySql]) -> Iterator[MySql]:
+    """Lend a server. Without its programs skip; where nobody reads what is skipped fail."""
+    if not (kind.programs / "bin" / "mysqld").exists():
         if os.environ.get("CI"):
-            pytest.fail(INSTALL)
-        pytest.skip(INSTALL)
+            pytest.fail(kind.install)
+        pytest.skip(kind.install)
+    server = kind()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySql]:
     """A server to be shared. Whoever stops it starts it again."""
-    available()
-    server = MySql()
-    try:
-        yield server
-    finally:
-        server.stop()
+    yield from serving(asked_for(os.environ))
 
 
 @pytest.fixture
 def own_mysql() -> Iterator[MySql]:
     """One of the test's own."""
-    available()
-    server = MySql()
-    try:
-        yield server
-    finally:
-        server.stop()
+    yield from serving(asked_for(os.environ))
+
+
+@pytest.fixture(scope="session")
+def mysql8() -> Iterator[MySql]:
+    """One of 8.0, to be shared. Whoever stops it starts it again."""
+    yield from serving(MySql8)
+
+
+@pytest.fixture
+def own_mysql8() -> Iterator[MySql]:
+    """One of 8.0, of the test's own."""
+    yield from serving(MySql8)

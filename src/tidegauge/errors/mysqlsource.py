@@ -50,7 +50,7 @@ class BinlogLoginRefused(Transient):
 
     code = "TG-0333"
     what = "{source} refuses the connection: {detail}"
-    cause = "a wrong password, or a user or a database that is not there"
+    cause = "a wrong password, a user or a database that is not there, or TLS that only one side wants"
     remedy = "correct the address or the reference to the password; the flow tries again by itself"
 
 

@@ -19,10 +19,12 @@ class Store:
         self.server, self.root, self.user, self.password = server, root, user, password
         self.name = server.new_database()
         self.tables: dict[str, str] = {}
+        self.tls = ""
+        """What the address says of TLS: `ssl-mode=REQUIRED`."""
 
     @property
     def url(self) -> str:
-        return f"mysql://{self.user}@127.0.0.1:{self.server.port}/{self.name}"
+        return f"mysql://{self.user}@127.0.0.1:{self.server.port}/{self.name}?{self.tls}".rstrip("?")
 
     def do(self, *statements: str) -> None:
         self.server.do(*statements, database=self.name)

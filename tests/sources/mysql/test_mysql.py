@@ -185,5 +185,5 @@ def test_another_kind_of_server_under_the_same_address_is_refused(shop: Store, t
     shop.catch_up()
     (tmp_path / "my" / "store" / "db" / "server.json").write_text('{"clock": "mariadb-gtid"}')
     source = shop.source().placed("store", "db")
-    with pytest.raises(TidegaugeError, match=r"TG-0335.*it is MySQL, and the flow was begun with MariaDB"):
+    with pytest.raises(TidegaugeError, match=r"TG-0335.*it is MySQL 5.6, and the flow was begun with MariaDB"):
         source.connect(ORIGIN, Bound())

@@ -47,6 +47,7 @@ PASSES = [
     "ALTER TABLE lent RENAME COLUMN users TO orders",
     "ALTER TABLE users DROP INDEX a, ADD INDEX b (id), RENAME INDEX c TO d",
     "CREATE INDEX a ON users (name)",
+    "ALTER TABLE users ALTER COLUMN name SET INVISIBLE, ALTER id SET VISIBLE, ALGORITHM=INSTANT",
 ]
 
 

@@ -23,8 +23,8 @@ __all__ = ["FollowedTable", "ServerLook", "changed", "check_server", "columns_of
 
 RESERVED: Final = frozenset({OP, SEQUENCE, "_partition", "_offset", "_timestamp", "_epoch"})
 _OLDEST: Final = (10, 5)
-_MYSQL: Final = (5, 6)
-"""The only version of MySQL that was tried."""
+_MYSQL: Final = re.compile(r"(?:5\.6|8\.0)\.")
+"""The versions of MySQL that were tried."""
 _FALLS: Final = re.compile(
     r"^\s+CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY .*\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL)\b", re.MULTILINE
 )
@@ -108,10 +108,12 @@ def look(connection: Any, names: Sequence[tuple[str, str]]) -> ServerLook:
                 "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability"
             )
             charsets.update({int(number): _text(name) for number, name in cursor.fetchall() if number is not None})
-        return ServerLook(settings, charsets, [_table(cursor, *one) for one in names])
+        computed = kind_of(settings["version"]).by_sets
+        return ServerLook(settings, charsets, [_table(cursor, *one, computed=computed) for one in names])
 
 
-def _table(cursor: Any, database: str, name: str) -> FollowedTable:
+def _table(cursor: Any, database: str, name: str, *, computed: bool) -> FollowedTable:
+    """Look at a table. computed: whether the log has VIRTUAL columns."""
     cursor.execute(
         "SELECT table_type, engine, table_schema, table_name FROM information_schema.tables "
         "WHERE table_schema = %s AND table_name = %s",
@@ -128,7 +130,7 @@ def _table(cursor: Any, database: str, name: str) -> FollowedTable:
     )
     columns, key, generated = [], [], []
     for column, kind, shown, precision, scale, charset, keyed, extra in cursor.fetchall():
-        if "VIRTUAL GENERATED" in _text(extra):
+        if not computed and "VIRTUAL GENERATED" in _text(extra):
             generated.append(_text(column))
         if _text(keyed) == "PRI":
             key.append(_text(column))
@@ -166,9 +168,9 @@ def check_server(source: str, found: ServerLook) -> None:
     """Raise `BinlogServerUnfit` for a server whose log does not say enough."""
     version = found.settings["version"]
     if not _supported(version):
-        if found.kind.named:
+        if not found.kind.by_sets:
             raise BinlogServerUnfit(source=source, detail=f"it is {version}", remedy="upgrade it to 10.5, or newer")
-        remedy = "only MariaDB, and MySQL 5.6, can be followed at present"
+        remedy = "only MariaDB, and MySQL 5.6 and 8.0, can be followed at present"
         raise BinlogServerUnfit(source=source, detail=f"it is MySQL {version}", remedy=remedy)
     if found.settings["filters"]:
         detail = f"its log leaves out databases ({found.settings['filters']})"
@@ -182,12 +184,12 @@ def check_server(source: str, found: ServerLook) -> None:
 def _supported(shown: str) -> bool:
     """Whether a version of a server can be followed.
 
-    >>> [_supported(one) for one in ("10.11.19-MariaDB", "10.4.1-MariaDB", "5.6.14-log", "5.7.44", "8.0.36")]
-    [True, False, True, False, False]
+    >>> [_supported(one) for one in ("10.11.19-MariaDB", "10.4.1-MariaDB", "5.6.14-log", "5.7.44", "8.0.36", "8.4.3")]
+    [True, False, True, False, True, False]
     """
     if "MariaDB" in shown:
         return _version(shown) >= _OLDEST
-    return re.match(rf"{_MYSQL[0]}\.{_MYSQL[1]}\.", shown) is not None
+    return _MYSQL.match(shown) is not None
 
 
 def _version(shown: str) -> tuple[int, int]:

@@ -60,7 +60,7 @@ def layout(column: ShapeColumn) -> tuple[int, int] | None:
         return _DIGITS[whole % 9] + whole // 9 * 4 + scale // 9 * 4 + _DIGITS[scale % 9], 0
     if kind in (15, 141, 254):  # 140 and 141 are compressed: their values are skipped
         return 0, 1 if meta < 256 else 2
-    if kind in (140, 252, 255):
+    if kind in (140, 245, 252, 255):
         return 0, meta
     if kind in (247, 248):
         return meta, 0

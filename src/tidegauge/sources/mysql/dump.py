@@ -20,6 +20,7 @@ from typing import Any, Final
 from tidegauge.errors.mysqlsource import BinlogBroken, BinlogServerAway
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.mysql.events import FORMAT, HEADER, ROTATE, checksummed, unsummed
+from tidegauge.sources.mysql.payload import PAYLOAD, unpacked
 from tidegauge.sources.mysql.sessions import PATIENCE, ServerPlace, error_of, explained, opened
 
 __all__ = ["SILENCE", "LogStream"]
@@ -61,7 +62,7 @@ class LogStream:
         self._needed = self._found = ""
         address = place.address
         with explained(place):
-            self._socket: Final = socket.create_connection((address.host, address.port), timeout=PATIENCE)
+            self._socket = socket.create_connection((address.host, address.port), timeout=PATIENCE)
         self._connection: Any = None
         self._heard = time.monotonic()
         try:
@@ -69,6 +70,7 @@ class LogStream:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             with explained(place):
                 self._connection = opened(place, self._socket)
+            self._socket = self._connection._sock  # noqa: SLF001 - over TLS it is another one
             self._register()
         except BaseException:
             self.close()
@@ -127,7 +129,8 @@ class LogStream:
                 if kind == FORMAT:
                     self._sums = checksummed(event)
                 elif kind != ROTATE:
-                    yield unsummed(event) if self._sums else event
+                    plain = unsummed(event) if self._sums else event
+                    yield from unpacked(plain) if kind == PAYLOAD else (plain,)
             elif packet[0] == 0xFF:
                 raise error_of(self._place.shown, *_refused(packet), self._needed, self._found)
             elif packet[0] == 0xFE and len(packet) < 9:

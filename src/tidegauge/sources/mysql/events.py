@@ -25,6 +25,7 @@ __all__ = [
     "GTIDS",
     "HEADER",
     "INCIDENT",
+    "PARTIAL",
     "QUERY",
     "ROTATE",
     "ROWS",
@@ -41,6 +42,8 @@ __all__ = [
 
 HEADER: Final = struct.Struct("<IBIIIH")
 QUERY, ROTATE, FORMAT, XID, TABLE_MAP, INCIDENT, XA_PREPARE = 2, 4, 15, 16, 19, 26, 38
+PARTIAL: Final = 39
+"""Updates that have parts of JSON values (`binlog_row_value_options`), of any table."""
 _OF_MARIADB, _OF_MYSQL = 162, 33
 GTIDS: Final = frozenset({_OF_MARIADB, _OF_MYSQL})
 INSERTED, UPDATED, DELETED = range(3)

@@ -31,7 +31,7 @@ _BEGIN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
 @dataclass(frozen=True, slots=True)
 class RowsTransaction:
-    """The transaction. gtids: its position, as the server writes it. tables: the ones asked for, of a MySQL."""
+    """The transaction. gtids: its position, as the server writes it. tables: the ones asked for, of a MySQL 5.6."""
 
     gtids: str
     tables: Sequence[FollowedTable]
@@ -57,10 +57,10 @@ def rows_transaction(
 ) -> Iterator[RowsTransaction]:
     """Begin it, and end it. names: databases and tables. Raises `BinlogServerUnfit`, and what `explained` does."""
     with session(place) as connection:
-        if kind.named:
-            gtids, tables = _begun(connection, place.shown), list[FollowedTable]()
+        if kind.by_sets:
+            gtids, tables = _begun_in_stillness(connection, place, kind, [] if kind.named else names)
         else:
-            gtids, tables = _begun_in_stillness(connection, place, kind, names)
+            gtids, tables = _begun(connection, place.shown), list[FollowedTable]()
         yield RowsTransaction(gtids, tables, place, kind, connection)
 
 

@@ -39,6 +39,7 @@ __all__ = ["FILED_FROM", "EventGathering"]
 FILED_FROM: Final = 4 << 20
 """Bytes of a table's changes in one transaction from which on they are written to files."""
 _PARTIAL: Final = "its rows have not all columns: binlog_row_image was not FULL"
+_VALUES: Final = "its rows may have parts of values: binlog_row_value_options was PARTIAL_JSON"
 _MOST: Final = 1 << 40
 """Bytes of changes of a transaction: `_sequence` counts no further."""
 
@@ -73,7 +74,7 @@ class EventGathering:
     source: for people. streams: the names of streams by database and table. domain: the only one whose transactions
     change the followed tables. charsets: names by the numbers of collations. write: writes the bytes of a transaction
     to a file, and returns its path and where they begin there. tables: of each stream its columns by their places,
-    where the log names none; its numbers have no gaps then. over: the streams whose columns are not known any more,
+    where the log names none. over: the streams whose columns are not known any more,
     with why. filed: bytes of a table's changes in a transaction from which on they are written to files.
     """
 
@@ -142,6 +143,8 @@ class EventGathering:
             read.take(event)
         if kind in events.ROWS:
             self._rows(event, *events.ROWS[kind])
+        elif kind == events.PARTIAL:
+            self._rows(event, events.UPDATED, 2, _VALUES)
         elif kind == events.TABLE_MAP:
             self._tables[event[HEADER.size : HEADER.size + 6]] = self._table(event)
         elif kind in events.GTIDS:
@@ -166,7 +169,7 @@ class EventGathering:
         if gtid.sequence < self.reached.get(gtid.domain, 0):
             last = self.reached[gtid.domain] - 1
             raise self._unfit(f"the numbers of its domain go back: the last one was {last}")
-        if self._known is not None and gtid.sequence != max(1, self.reached.get(gtid.domain, 0)):
+        if "-" in gtid.domain and gtid.sequence != max(1, self.reached.get(gtid.domain, 0)):
             raise self._unfit(f"it comes after {self.reached.get(gtid.domain, 1) - 1}: those in between are missing")
 
     def _table(self, event: bytes) -> _KnownTable:
@@ -190,7 +193,7 @@ class EventGathering:
             return _KnownTable(stream, changed=self.over[stream])
         try:
             names = None if self._known is None else partial(named, self._known[stream])
-            shape = shape_of(event, self._charsets, names)
+            shape = shape_of(event, self._charsets, names, mysql="-" in self._domain)
         except BinlogTableChanged as error:
             return _KnownTable(stream, changed=error.evidence["detail"])
         except BinlogBroken as error:
@@ -199,7 +202,8 @@ class EventGathering:
         present = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
         return _KnownTable(stream, shape.encoded(), count, present)
 
-    def _rows(self, event: bytes, done: int, version: int) -> None:
+    def _rows(self, event: bytes, done: int, version: int, why: str = "") -> None:
+        """Take in rows. why: they cannot be followed, if they cannot be."""
         gtid = self._gtid
         table = self._tables.get(event[HEADER.size : HEADER.size + 6])
         if gtid is None or table is None:
@@ -219,7 +223,7 @@ class EventGathering:
         count, at = events.packed(event, at)
         bitmaps = (2 if done == events.UPDATED else 1) * len(table.present)
         partial_ = count != table.columns or not _full(event[at : at + bitmaps], table.present)
-        if problem := table.untold or self._unordered(gtid) or (_PARTIAL if partial_ else ""):
+        if problem := table.untold or why or self._unordered(gtid) or (_PARTIAL if partial_ else ""):
             self._stop(table.stream, UNTOLD, gtid=str(gtid), problem=problem)
             return
         images = event[at + bitmaps :]
@@ -256,6 +260,8 @@ class EventGathering:
             raise BinlogBroken(event=f"the statement {statement[:60]!r}", problem="it stands in no transaction")
         if word == "BEGIN" and gtid.standalone:
             self._gtid = replace(gtid, standalone=False)
+        if word == "XA START":  # of MySQL, which says it nowhere else
+            self._gtid = replace(gtid, standalone=False, prepared=True)
         if word == "BEGIN" or word.startswith(("SAVEPOINT", "XA START", "XA END")):
             return
         if word == "COMMIT":

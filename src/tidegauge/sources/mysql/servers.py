@@ -1,19 +1,22 @@
 """The kinds of servers: MariaDB, and MySQL. They count transactions differently, and their logs say different things.
 
-    MariaDB   gtid_binlog_pos   domain-server-number    the log names columns
-    MySQL     gtid_executed     server:1-number         it does not: they are known by their places
+    MariaDB      gtid_binlog_pos   domain-server-number    the log names columns
+    MySQL 8.0    gtid_executed     server:1-number         the same
+    MySQL 5.6    gtid_executed     server:1-number         it does not: they are known by their places
 
 Invariant: a kind is a value. The one that a source has is looked up once, and decides its clock for good.
 
 >>> kind_of("10.11.19-MariaDB").clock.kind, kind_of("5.6.14-log").clock.kind
 ('mariadb-gtid', 'gtid')
+>>> kind_of("5.6.14-log").named, kind_of("8.0.33").named
+(False, True)
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegauge.errors.fromtime import InvalidNotation
@@ -23,12 +26,15 @@ from tidegauge.remap.fromtime.gtid import GTID
 from tidegauge.remap.fromtime.mariadb import MARIADB
 from tidegauge.remap.frontier import Frontier
 
-__all__ = ["MARIADB_SERVER", "MYSQL_SERVER", "ServerKind", "connect_state", "kind_named", "kind_of"]
+__all__ = ["MARIADB_SERVER", "MYSQL8_SERVER", "MYSQL_SERVER", "ServerKind", "connect_state", "kind_named", "kind_of"]
 
 _LOGGED: Final[Mapping[str, tuple[str, str]]] = {
     "log_bin": ("1", "start the server with --log-bin"),
     "binlog_format": ("ROW", "SET GLOBAL binlog_format = 'ROW', and in its configuration"),
     "binlog_row_image": ("FULL", "SET GLOBAL binlog_row_image = 'FULL', and in its configuration"),
+}
+_NAMING: Final[Mapping[str, tuple[str, str]]] = {
+    "binlog_row_metadata": ("FULL", "SET GLOBAL binlog_row_metadata = 'FULL', and in its configuration"),
 }
 
 
@@ -47,6 +53,11 @@ class ServerKind:
     number: str
     wanted: Mapping[str, tuple[str, str]]
     named: bool
+
+    @property
+    def by_sets(self) -> bool:
+        """Whether positions are sets of transactions."""
+        return self.clock == GTID
 
     def end(self, source: str, settings: Mapping[str, str]) -> Frontier:
         """Return how far the log goes. Raises `BinlogServerUnfit`."""
@@ -74,13 +85,13 @@ MARIADB_SERVER: Final = ServerKind(
     "server_uid",
     {
         **_LOGGED,
-        "binlog_row_metadata": ("FULL", "SET GLOBAL binlog_row_metadata = 'FULL', and in its configuration"),
+        **_NAMING,
         "log_bin_compress": ("0", "SET GLOBAL log_bin_compress = OFF"),
     },
     named=True,
 )
 MYSQL_SERVER: Final = ServerKind(
-    "MySQL",
+    "MySQL 5.6",
     GTID,
     "gtid_executed",
     "server_uuid",
@@ -91,16 +102,36 @@ MYSQL_SERVER: Final = ServerKind(
     },
     named=False,
 )
+MYSQL8_SERVER: Final = replace(
+    MYSQL_SERVER,
+    name="MySQL 8.0",
+    wanted={
+        **MYSQL_SERVER.wanted,
+        **_NAMING,
+        "binlog_row_value_options": ("", "SET GLOBAL binlog_row_value_options = '', and in its configuration"),
+    },
+    named=True,
+)
+_KINDS: Final = (MARIADB_SERVER, MYSQL_SERVER, MYSQL8_SERVER)
 
 
 def kind_of(version: str) -> ServerKind:
     """Return the kind of a server by its version."""
-    return MARIADB_SERVER if "MariaDB" in version else MYSQL_SERVER
+    if "MariaDB" in version:
+        return MARIADB_SERVER
+    return MYSQL_SERVER if version.startswith("5.") else MYSQL8_SERVER
 
 
-def kind_named(clock: str) -> ServerKind:
-    """Return the kind whose clock has this name. Raises `KeyError`."""
-    return {one.clock.kind: one for one in (MARIADB_SERVER, MYSQL_SERVER)}[clock]
+def kind_named(clock: str, name: str | None) -> ServerKind:
+    """Return the kind of this name; without one, the first one whose clock has this name. Raises `KeyError`.
+
+    >>> kind_named("gtid", None).name, kind_named("gtid", "MySQL 8.0").name
+    ('MySQL 5.6', 'MySQL 8.0')
+    """
+    found = [one for one in _KINDS if one.clock.kind == clock and name in (None, one.name)]
+    if not found:
+        raise KeyError(name or clock)
+    return found[0]
 
 
 def connect_state(source: str, frontier: Frontier, binlog_state: str) -> str:

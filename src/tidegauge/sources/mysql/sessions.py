@@ -7,6 +7,7 @@ that leaves this module has a password in it.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ _OF_MARIADB: Final = "SET max_statement_time = 0"
 PATIENCE: Final = 30
 """Seconds after which an answer is given up."""
 _SHOWN: Final = 400
-_LOGIN: Final = frozenset({1044, 1045, 1049, 1698})
+_LOGIN: Final = frozenset({1044, 1045, 1049, 1698, 1820, 1862, 2026, 2059, 2061, 3118, 3159, 4151})
+"""Passwords that are wrong or have expired, locked users, ways to log in, and TLS that one side alone wants."""
 _RIGHT: Final = frozenset({1142, 1143, 1227})
 GRANT: Final = (
     "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO ... (on MySQL: REPLICATION SLAVE, REPLICATION CLIENT, "
@@ -81,6 +83,10 @@ def session(place: ServerPlace) -> Iterator[Any]:
 def opened(place: ServerPlace, over: socket.socket | None = None) -> Any:
     """Return a connection, to be used within `explained`. over: a socket that is connected to the server."""
     address = place.address
+    try:
+        tls = address.tls
+    except OSError as error:  # no certificates in the file, or no file
+        raise BinlogLoginRefused(source=place.shown, detail=f"{address.authorities}: {error}") from None
     connection = pymysql.connect(
         host=address.host,
         port=address.port,
@@ -96,6 +102,7 @@ def opened(place: ServerPlace, over: socket.socket | None = None) -> Any:
         autocommit=True,
         program_name="tidegauge",
         defer_connect=True,
+        **tls,
     )
     connection.connect(over)
     return connection
@@ -111,6 +118,8 @@ def explained(place: ServerPlace) -> Iterator[None]:
         said = error.args[1] if len(error.args) > 1 else error
         text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         detail = Redaction(tuple(one for one in (place.secret,) if one)).text(" ".join(text.split()))[:_SHOWN]
+        if isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
+            raise BinlogLoginRefused(source=place.shown, detail=detail) from None
         raise error_of(place.shown, number, detail) from None
     except RuntimeError as error:  # a way to log in for which PyMySQL lacks another package
         raise BinlogLoginRefused(source=place.shown, detail=str(error)) from None

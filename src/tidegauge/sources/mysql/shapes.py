@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -26,8 +26,10 @@ __all__ = ["LoggedTable", "ShapeColumn", "shape_of"]
 _META: Final = {4: 1, 5: 1, 249: 1, 250: 1, 251: 1, 252: 1, 255: 1, 245: 1, 15: 2, 16: 2, 246: 2, 253: 2, 254: 2}
 _META_TIMES: Final = {17: 1, 18: 1, 19: 1, 140: 1, 141: 2, 247: 2, 248: 2}
 _SIGNED: Final = frozenset({1, 2, 3, 4, 5, 8, 9, 13, 246})
-_TEXTUAL: Final = frozenset({15, 140, 141, 249, 250, 251, 252, 253, 254, 255})
-"""Types that have a charset in the log: compressed ones and shapes, such as points, have one as well."""
+_TEXTUAL: Final = frozenset({15, 140, 141, 249, 250, 251, 252, 253, 254})
+"""Types that have a charset in the log: compressed ones have one as well."""
+_GEOMETRY: Final = 255
+"""Points and other shapes: they have one in MariaDB's log, and none in MySQL's."""
 Names = Callable[[Sequence[int], Sequence[int]], tuple[Sequence["ShapeColumn"], tuple[int, ...]]]
 _ENUM, _SET, _STRING = 247, 248, 254
 
@@ -68,19 +70,22 @@ class LoggedTable:
         return LoggedTable(found["database"], found["table"], columns, tuple(found["key"]))
 
 
-def shape_of(event: bytes, charsets: Mapping[int, str], names: Names | None = None) -> LoggedTable:
+def shape_of(
+    event: bytes, charsets: Mapping[int, str], names: Names | None = None, *, mysql: bool = False
+) -> LoggedTable:
     """Return the shape that a TABLE_MAP tells. charsets: names by the numbers of collations. names: returns the
     columns of the types and what they need, where the log has no names, and then the indices of the primary key.
+    mysql: whether it is the log of a MySQL.
 
     Raises `BinlogBroken`, also where there are no names, and what `names` does.
     """
     try:
-        return _shape(event, charsets, names)
+        return _shape(event, charsets, names, _TEXTUAL if mysql else _TEXTUAL | {_GEOMETRY})
     except (IndexError, KeyError, ValueError) as error:
         raise BinlogBroken(event="TABLE_MAP", problem=f"its parts do not add up ({error!r})") from None
 
 
-def _shape(event: bytes, charsets: Mapping[int, str], named: Names | None) -> LoggedTable:
+def _shape(event: bytes, charsets: Mapping[int, str], named: Names | None, textual: Collection[int]) -> LoggedTable:
     at = HEADER.size + 8
     names = []
     for _ in range(2):
@@ -111,7 +116,9 @@ def _shape(event: bytes, charsets: Mapping[int, str], named: Names | None) -> Lo
     if 4 not in fields:
         problem = f"it has no names of columns: binlog_row_metadata was not FULL when {'.'.join(names)} was changed"
         raise BinlogBroken(event="TABLE_MAP", problem=problem)
-    return LoggedTable(names[0], names[1], tuple(_columns(types, metas, fields, charsets)), tuple(_key(fields)))
+    return LoggedTable(
+        names[0], names[1], tuple(_columns(types, metas, fields, charsets, textual)), tuple(_key(fields))
+    )
 
 
 def _string(first: int, second: int) -> tuple[int, int]:
@@ -132,13 +139,17 @@ def _fields(event: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _columns(
-    types: list[int], metas: list[int], fields: dict[int, bytes], charsets: Mapping[int, str]
+    types: list[int],
+    metas: list[int],
+    fields: dict[int, bytes],
+    charsets: Mapping[int, str],
+    textual: Collection[int],
 ) -> Iterator[ShapeColumn]:
     signs, names = fields.get(1, b""), _texts(fields[4])
     numeric = [at for at, kind in enumerate(types) if kind in _SIGNED]
     unsigned = {at for number, at in enumerate(numeric) if signs[number // 8] >> (7 - number % 8) & 1}
     collations = {
-        **_collations(fields, 2, 3, [at for at, kind in enumerate(types) if kind in _TEXTUAL]),
+        **_collations(fields, 2, 3, [at for at, kind in enumerate(types) if kind in textual]),
         **_collations(fields, 10, 11, [at for at, kind in enumerate(types) if kind in (_ENUM, _SET)]),
     }
     words: dict[int, tuple[str, ...]] = {}

@@ -51,7 +51,7 @@ class FirstRowsReading:
         self.gtids = ""
         """The position of the snapshot, as the server writes it."""
         self.tables: dict[str, FollowedTable] = {}
-        """The tables of the streams as they were at this position, of a MySQL."""
+        """The tables of the streams as they were at this position, where the log names no columns."""
         self._server: Final = server
         self._kind: Final = kind
         self._folder: Final = folder
@@ -65,7 +65,7 @@ class FirstRowsReading:
         with self._server.first_rows(self._kind, names) as transaction:
             self.gtids = transaction.gtids
             self._opened(self.gtids)
-            self.tables = dict(zip(streams, transaction.tables, strict=False))  # of a MariaDB there are none
+            self.tables = dict(zip(streams, transaction.tables, strict=False))  # there are none where it does
             for number, (stream, (database, table, columns)) in enumerate(streams.items()):
                 path = self._folder.snapshot / f"{number}.arrows"
                 with closing(transaction.rows(database, table, columns)) as given:

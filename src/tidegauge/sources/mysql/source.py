@@ -58,7 +58,8 @@ class MySqlSource:
     table with `_op` and `_sequence`, see [rows with operations](rows-with-operations.md).
 
     Args:
-        url: `mysql://user@host:port/database`, without a password.
+        url: `mysql://user@host:port/database`, without a password; with `?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE` the
+            certificate of the server is checked.
         tables: the tables, `table` or `database.table`, spelled as in the catalog. Each needs a primary key.
         password: a reference, `env:NAME` or `file:PATH`. None for a user without a password.
         folder: where the first rows, and large transactions, wait until all outputs have them. It must outlive the
@@ -167,7 +168,9 @@ class MySqlSource:
         self._columns()
         try:
             noted = self._folder.noted(_SERVER)
-            return MARIADB_SERVER if noted is None else kind_named(noted["clock"])  # none: by a version before MySQL
+            if noted is None:  # by a version before MySQL
+                return MARIADB_SERVER
+            return kind_named(noted["clock"], noted.get("server"))
         except (ValueError, KeyError, TypeError) as error:
             raise FolderDamaged(path=f"{self._folder.path}/{_SERVER}", detail=repr(error)) from None
 
@@ -176,7 +179,7 @@ class MySqlSource:
             found = look(connection, list(self._names.values()))
         check_server(self._place.shown, found)
         if self._folder.columns() is None:
-            self._folder.note(_SERVER, {"clock": found.kind.clock.kind}, durable=True)
+            self._folder.note(_SERVER, {"clock": found.kind.clock.kind, "server": found.kind.name}, durable=True)
         return {str(table): columns_of(self._place.shown, table) for table in found.tables}
 
 

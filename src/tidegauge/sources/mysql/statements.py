@@ -41,7 +41,7 @@ _NOISE: Final = re.compile(
 _FIRST: Final = re.compile(r"[A-Za-z]+")
 _HARMLESS: Final = re.compile(
     r"ADD\b(?!\s+(SYSTEM|PERIOD)\b)|(DROP|RENAME)\s+(INDEX|KEY|FOREIGN\s+KEY|CONSTRAINT|CHECK)\b|COMMENT\b|AUTO_INCREMENT\b|FORCE\b"
-    r"|ENGINE\b|ROW_FORMAT\b|ALGORITHM\b|LOCK\b|ALTER\s+(COLUMN\s+)?\S+\s+(SET|DROP)\s+DEFAULT\b"
+    r"|ENGINE\b|ROW_FORMAT\b|ALGORITHM\b|LOCK\b|ALTER\s+(COLUMN\s+)?\S+\s+(SET|DROP)\s+(DEFAULT|VISIBLE|INVISIBLE)\b"
     r"|(ENABLE|DISABLE)\s+KEYS\b|ALTER\s+INDEX\b|STATS_\w+\b",
     re.IGNORECASE,
 )

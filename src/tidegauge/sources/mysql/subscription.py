@@ -109,9 +109,10 @@ class BinlogSubscription:
             read = record is not None and record.incarnation == bound.incarnation and record.point > 0
             self._found, self._changed = setup.look(begun=read or bool(start))
             kind, settings = self._found.kind, self._found.settings
-            if kind.clock != setup.kind.clock:
+            if kind != setup.kind:
                 detail = f"it is {kind.name}, and the flow was begun with {setup.kind.name}"
-                raise BinlogServerUnfit(source=setup.server.shown, detail=detail, remedy="correct the address")
+                remedy = "correct the address, or declare the source under another name, with other outputs"
+                raise BinlogServerUnfit(source=setup.server.shown, detail=detail, remedy=remedy)
             self._end = self._changed_by = kind.end(setup.server.shown, settings)
             self.identity = kind.identity(settings)
             if bound.identity and bound.identity != self.identity:
@@ -216,7 +217,7 @@ class BinlogSubscription:
     def _start_log(self, earlier: Frontier, frontier: Frontier) -> None:
         """Begin to receive the log from an earlier frontier on. Raises `BinlogPurged` where it does not have that."""
         kind, settings, shown = self._setup.kind, self._found.settings, self._server.shown
-        if kind.named:
+        if not kind.by_sets:
             needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
             self._log.start(connect_state(shown, earlier, settings["gtid_binlog_state"]), needed, self._oldest())
             return
