@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.postgres import Server, query
 from tests.sources.database import followed
 from tests.sources.postgres.shop import Shop
+from tests.sources.postgres.test_refusals import received, released
 from tests.waiting import eventually
 
 import tidegauge as tg
@@ -22,6 +24,8 @@ from tidegauge.errors.postgressource import (
     TableChanged,
     TableUnfit,
 )
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.frontier import ORIGIN
 
 
 def partitioned(shop: Shop, name: str, key: str = "PRIMARY KEY (id, day)") -> None:
@@ -306,3 +310,23 @@ def test_partitions_whose_identity_has_more_than_the_root_s_go_on(shop: Shop) ->
     shop.catch_up()
     shop.do("UPDATE orders SET who = 'other' WHERE id % 3 = 0", "DELETE FROM orders WHERE id % 7 = 0")
     same(shop)
+
+
+def test_a_table_that_nobody_follows_is_no_partition_of_one_whose_changes_were_given_before(shops: Shop) -> None:
+    """The server is told a while after an epoch is bound, and sends from there."""
+    shops.table("orders", "id int PRIMARY KEY, who text")
+    shops.table("notes", "n int PRIMARY KEY")
+    shops.publish()
+    source = shops.source(tables=["orders"]).placed("shop", "db")
+    subscription = source.connect(ORIGIN, Bound())
+    bound = Bound(identity=subscription.identity)
+    start = received(subscription, lambda found: bool(found.frontier)).frontier
+    shops.do("INSERT INTO orders VALUES (1, 'ada')", "INSERT INTO notes VALUES (1)")
+    start = received(subscription, lambda found: found.frontier != start).frontier
+    subscription.close()
+    released(shops)
+    subscription = source.connect(start, replace(bound, frontier=start))
+    shops.do("INSERT INTO orders VALUES (2, 'bob')", "UPDATE orders SET who = 'eve' WHERE id = 2")
+    [(_, batch)] = received(subscription, lambda found: bool(found.rows)).batches
+    subscription.close()
+    assert source.decode("orders", batch, pytest.fail)["_op"].to_pylist() == ["insert", "update"]

@@ -236,13 +236,13 @@ class Gathering:
         """Return where the changes of a table go, beginning with this one; None where nobody wants them."""
         oid = _OID.unpack_from(message, 1)[0]
         stream, shape = self._known(oid, message)
+        unfit = self._identities.changes(oid)  # also of what is passed over: what is described next is no partition
         self._touched |= self._lsn >= self._watched.get(oid, _NEVER)
         if not stream or self._passed_over(stream):
             return None
         if stream in self._over:
             self._end(stream, self._over[stream])
             return None
-        unfit = self._identities.changes(oid)
         if unfit and message[0] != _INSERT:
             self._end(stream, f"{unfit} at {Lsn(self._lsn)}")
             return None
