@@ -7,7 +7,6 @@ import io
 import logging
 import os
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.maintenance.history import rows, shop
 from tests.maintenance.test_loading_once import staged
-from tests.sources.polls.server import Answer, Asked, Served, served
+from tests.sources.polls.server import Answer, Asked, Served, certificate, served
 
 import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
@@ -38,13 +37,8 @@ def server() -> Iterator[Served]:
 @pytest.fixture
 def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """A server with a certificate that the process trusts."""
-    both = tmp_path / "both.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
-    subprocess.run([*command, "-keyout", both, "-out", tmp_path / "ca.pem"], check=True, capture_output=True)
-    with both.open("a") as file:
-        file.write((tmp_path / "ca.pem").read_text())
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    alone, both = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(alone))
     with served(both) as server:
         yield server
 

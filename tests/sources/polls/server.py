@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Answer", "Served", "served"]
+__all__ = ["Answer", "Served", "certificate", "served"]
 
 
 @dataclass
@@ -60,6 +61,18 @@ class Served:
         headers = {name.replace("_", "-"): value for name, value in more.items()}
         whole = body.encode() if isinstance(body, str) else body
         self.answer = lambda _asked: Answer(whole, status, headers, **given)
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate that nobody vouches for; return its file, and one with it and its key."""
+    folder.mkdir(exist_ok=True)
+    alone, both = folder / "ca.pem", folder / "both.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    subprocess.run([*command, "-keyout", both, "-out", alone], check=True, capture_output=True)
+    with both.open("a") as file:
+        file.write(alone.read_text())
+    return alone, both
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import logging
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.sources.polls.polling import Driver
-from tests.sources.polls.server import Answer, Asked, Served, served
+from tests.sources.polls.server import Answer, Asked, Served, certificate, served
 
 import tidegauge as tg
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
@@ -39,7 +40,7 @@ from tidegauge.errors.polls import (
 from tidegauge.errors.secrets import SecretInClear
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import SourceState
-from tidegauge.sources.polls import fetching
+from tidegauge.sources.polls.trust import trusted, whom
 
 
 @pytest.fixture
@@ -571,9 +572,44 @@ def test_sources_of_one_time_read_the_certificates_to_trust_once() -> None:
 
     client = SimpleNamespace(__name__="client", create_ssl_context=reading)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(fetching._trust, [client] * 8))
+        found = list(pool.map(trusted, [client] * 8, [whom()] * 8))
     assert (len(read), len(set(found))) == (1, 1)
     del found
     gc.collect()
-    assert isinstance(fetching._trust(client), Trust)
+    assert isinstance(trusted(client, whom()), Trust)
     assert len(read) == 2, "who comes after the last of them reads anew"
+
+
+def test_certificates_that_change_while_a_flow_runs_count_from_the_next_poll_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, both = certificate(tmp_path / "ours")
+    another, _ = certificate(tmp_path / "another")
+    given = tmp_path / "given.pem"
+    given.write_bytes(another.read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", str(given))
+    with served(both) as secure:
+        secure.answer = lambda _asked: Answer(lines(secure.gets).encode(), headers={"Set-Cookie": "seen=1"})
+        one = driver(secure, tmp_path)
+
+        def poll() -> str:
+            one.clock.now += 300
+            try:
+                one.poll()
+            except HttpUnreachable as error:
+                return str(error.evidence["detail"])
+            return ""
+
+        assert "CERTIFICATE_VERIFY_FAILED" in poll()
+        given.write_bytes(another.read_bytes() + alone.read_bytes())
+        assert (poll(), numbers(one)) == ("", [1])
+        given.write_bytes(another.read_bytes())
+        assert "CERTIFICATE_VERIFY_FAILED" in poll(), "also where a connection is open"
+        monkeypatch.setenv("SSL_CERT_FILE", str(alone))
+        assert (poll(), numbers(one)) == ("", [1, 2])
+        assert secure.last.headers["cookie"] == "seen=1"
+        given.unlink()
+        monkeypatch.setenv("SSL_CERT_FILE", str(given))
+        assert "the certificates to trust, of SSL_CERT_FILE or SSL_CERT_DIR, cannot be read" in poll()
+        shutil.copyfile(alone, given)
+        assert (poll(), numbers(one)) == ("", [1, 2, 3])

@@ -6,20 +6,18 @@ Invariant: whatever a server does, the poll ends with rows, with nothing new, or
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import urljoin
-from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from tidegauge import secrets
 from tidegauge.env import Env
-from tidegauge.errors.base import Definite, TidegaugeError
+from tidegauge.errors.base import Definite, TidegaugeError, brief
 from tidegauge.errors.polls import (
     EtagReused,
     HttpRefused,
@@ -47,6 +45,7 @@ from tidegauge.sources.polls.asking import (
 )
 from tidegauge.sources.polls.bodies import member, rows_in
 from tidegauge.sources.polls.poller import Brought
+from tidegauge.sources.polls.trust import Whom, trusted, whom
 
 __all__ = ["HttpFetch"]
 
@@ -57,8 +56,6 @@ PAGES: Final = 10_000
 REDIRECTS: Final = 10
 _OK, _UNCHANGED = 200, 304
 _SHOWN: Final = 200
-_READING: Final = threading.Lock()
-_READ: Final = WeakValueDictionary[str, Any]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +84,8 @@ class HttpFetch:
     timeout: float
     limit: int
     env: Env
-    _kept: list[Any] = field(default_factory=list)
-    """The client of this run, which keeps its connections."""
+    _kept: list[tuple[Whom, Any]] = field(default_factory=list)
+    """The client, which keeps its connections, and whom it trusts."""
     _asked: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """The last request of the address itself, with what it was made of: most polls ask what the one before has."""
     _read: list[tuple[SourceState | None, HttpState | None]] = field(default_factory=list)
@@ -96,6 +93,7 @@ class HttpFetch:
 
     def __call__(self, bound: SourceState | None) -> Brought | None:
         """Return the rows of an answer that is another one than before. Raises the errors TG-0391 to TG-0397."""
+        self._trust()
         of = blake2b(self.url.encode(), digest_size=8).hexdigest()
         if not self._read or self._read[0][0] is not bound:
             self._read[:] = [(bound, state_of(bound, of))]
@@ -215,18 +213,32 @@ class HttpFetch:
             self._asked[url] = of, made
         return made
 
+    def _trust(self) -> None:
+        """Have a client that trusts whom this poll is to trust. Raises `HttpUnreachable`."""
+        these = whom()
+        if self._kept and self._kept[0][0] == these:
+            return
+        try:
+            certificates = trusted(self.client, these)
+        except OSError as error:
+            detail = f"the certificates to trust, of SSL_CERT_FILE or SSL_CERT_DIR, cannot be read: {brief(error)}"
+            raise self._unreachable(type(error).__name__, detail) from None
+        logging.getLogger(self.client.__name__).addFilter(unqueried)
+        made = self.client.Client(
+            verify=certificates,
+            follow_redirects=True,
+            max_redirects=REDIRECTS,
+            timeout=self.timeout,
+            event_hooks={"response": [self._stays]},
+        )
+        if self._kept:
+            before = self._kept.pop()[1]
+            made.cookies = before.cookies
+            before.close()  # with its connections: they go by the certificates of before
+        self._kept.append((these, made))
+
     def _client(self) -> Any:
-        if not self._kept:
-            logging.getLogger(self.client.__name__).addFilter(unqueried)
-            made = self.client.Client(
-                verify=_trust(self.client),
-                follow_redirects=True,
-                max_redirects=REDIRECTS,
-                timeout=self.timeout,
-                event_hooks={"response": [self._stays]},
-            )
-            self._kept.append(made)
-        return self._kept[0]
+        return self._kept[0][1]
 
     def _stays(self, answer: Any) -> None:
         """Raise `PagesAstray` for a redirect that would show a secret to another server."""
@@ -256,14 +268,3 @@ def _of_another(page: _Page, state: HttpState | None) -> bool:
 
 def _strong_again(state: HttpState, found: HttpState) -> bool:
     return state.kind == found.kind == ETAG and state.value == found.value and not found.value.startswith("W/")
-
-
-def _trust(client: Any) -> Any:
-    """Return the certificates to trust. Reading them takes 20 ms, so all sources of a time share one reading.
-
-    It is let go of with the last of them: the next run may find others, or another `SSL_CERT_FILE`.
-    """
-    with _READING:
-        if (found := _READ.get(client.__name__)) is None:
-            found = _READ[client.__name__] = client.create_ssl_context()
-        return found
