@@ -106,16 +106,19 @@ def backoff(failures: int) -> float:
     return min(300.0, 2.0 ** min(failures - 1, 30))
 
 
-def pause(every: float, late: float) -> float:
-    """Return the seconds from the beginning of a poll that was late to that of the next one.
+def pause(every: float, late: float) -> tuple[float, float]:
+    """Return the seconds from the beginning of a poll to that of the next one, and how late that is already.
 
-    A poll begins at the first look after it is due, and would come more seldom than it should. The next one makes up
-    for that, by a quarter of the time at most.
+    A poll begins at the first look after it is due, and would come more seldom than it should. The next ones make up
+    for that, each by a quarter of the time at most. Polls that were due and never began are left out.
 
-    >>> pause(60.0, 0.5), pause(60.0, 40.0), pause(60.0, float("inf"))
-    (59.5, 45.0, 60.0)
+    >>> pause(60.0, 0.5), pause(60.0, 40.0), pause(60.0, 3600.0), pause(60.0, float("inf"))
+    ((59.5, 0.0), (45.0, 25.0), (45.0, 0.0), (60.0, 0.0))
     """
-    return every - min(max(0.0, late), every / 4) if late < float("inf") else every
+    if late == float("inf"):
+        return every, 0.0
+    sooner = min(max(0.0, late), every / 4)
+    return every - sooner, late - sooner if late < every else 0.0
 
 
 def growing(_error: TidegaugeError | OSError, failures: int) -> float:
@@ -194,6 +197,8 @@ class Poller:
         """When the present call of the function began; the poll's thread says so."""
         self._late: float = 0.0
         """By how many seconds the last poll began after it was due."""
+        self._behind: float = 0.0
+        """By how many seconds the next poll will be late if it begins when it is due: not made up for yet."""
         self._failures = 0
         self._error: TidegaugeError | OSError | None = None
         self._again = False
@@ -283,12 +288,13 @@ class Poller:
         error = task.exception()
         if error is None:
             self._failures, self._error = 0, None
-            self._due = float("-inf") if self._again else self._begun + pause(self._setup.every, self._late)
+            seconds, self._behind = pause(self._setup.every, self._late)
+            self._due = float("-inf") if self._again else self._begun + seconds
             return
         if not isinstance(error, TidegaugeError | OSError):
             raise error
         self._failures += 1
-        self._error = error
+        self._error, self._behind = error, 0.0
         self._due = now + max(
             self._setup.delay(error, self._failures), float(getattr(error, "retry_after", 0.0) or 0.0)
         )
@@ -296,7 +302,7 @@ class Poller:
     def _poll(self, place: _LogEnd) -> None:
         """Ask upstream, and stage what it has, as long as it has more. Runs beside the flow."""
         setup, rows = self._setup, 0
-        self._late = setup.env.monotonic() - self._due
+        self._late = setup.env.monotonic() - self._due + self._behind
         while not self._closed:
             self._begun = setup.env.monotonic()
             brought = setup.fetch(place.state)
