@@ -1,4 +1,4 @@
-"""TG-03xx: sources and formats; and what any source says of bound records that it has lost: TG-0812, TG-0817."""
+"""TG-03xx, TG-0979: sources and formats; what any source says of bound records that are lost: TG-0812, TG-0817."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = [
     "FileRewritten",
     "FolderAway",
     "HeaderMismatch",
+    "OldCalendar",
     "RangeOvertaken",
     "RecordsLost",
     "ShortRead",
@@ -95,6 +96,21 @@ class CorruptFile(Definite):
     what = "the file is not valid {format}: {detail}"
     cause = "damage in transit, or a file of another kind"
     remedy = "deliver the file again, or remove it from the source's path"
+
+
+class OldCalendar(Definite):
+    """A date or time of a Parquet file that means another one in the calendar that columns have."""
+
+    code = "TG-0979"
+    what = "the column {column!r} has {count} values before {since}, {oldest} first, in the old calendar"
+    cause = (
+        "Spark 2 wrote the file, or a newer one with a LEGACY rebase mode: such a value means another day, and only "
+        "Spark converts it"
+    )
+    remedy = (
+        "read the file with Spark and write it again with spark.sql.parquet.datetimeRebaseModeInWrite and "
+        "spark.sql.parquet.int96RebaseModeInWrite = CORRECTED; or leave the column out"
+    )
 
 
 class WrongEncoding(Definite):

@@ -6,7 +6,7 @@ import contextlib
 import io
 import pickle
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.depth import deep
 
 from tidegauge.errors.flow import ReservedColumn
-from tidegauge.errors.sources import AmbiguousHeader, ColumnTypeMismatch, CorruptFile, UnsupportedType
+from tidegauge.errors.sources import AmbiguousHeader, ColumnTypeMismatch, CorruptFile, OldCalendar, UnsupportedType
 from tidegauge.sources.ddl import parse_ddl
 from tidegauge.sources.formats import Parquet
 from tidegauge.sources.formats.fitted import nearest_type, widens
@@ -154,6 +154,49 @@ def test_an_int96_is_the_time_that_it_says_however_far_away(ddl: str) -> None:
         assert [row for _, row in rows(stream, schema)] == [
             {"a": time, "b": [time], "c": {"x": time}} for time in expected
         ]
+
+
+NTZ, UTC_TIME = pa.timestamp("us"), pa.timestamp("us", "UTC")
+SPARK_2, SPARK_3 = {"org.apache.spark.version": "2.4.8"}, {"org.apache.spark.version": "3.5.1"}
+LEGACY, LEGACY_96 = {"org.apache.spark.legacyDateTime": ""}, {"org.apache.spark.legacyINT96": ""}
+OLD = datetime(1899, 12, 31, 23, 59, 59)  # noqa: DTZ001 - of a column without a zone, too
+
+
+@pytest.mark.parametrize(
+    ("footer", "kind", "value", "int96", "refused"),
+    [
+        (SPARK_2, pa.date32(), date(1582, 10, 14), False, True),
+        (SPARK_2, pa.date32(), date(1582, 10, 15), False, False),
+        (SPARK_3, pa.date32(), date(1, 1, 1), False, False),
+        ({}, pa.date32(), date(1, 1, 1), False, False),
+        (SPARK_3 | LEGACY, pa.date32(), date(1, 1, 1), False, True),
+        (SPARK_3 | LEGACY_96, pa.date32(), date(1, 1, 1), False, False),
+        (SPARK_2, UTC_TIME, OLD, False, True),
+        (SPARK_3 | LEGACY, UTC_TIME, OLD, False, True),
+        (SPARK_3 | LEGACY, UTC_TIME, OLD + timedelta(seconds=1), False, False),
+        (SPARK_3 | LEGACY, NTZ, OLD, False, False),
+        (SPARK_3 | LEGACY_96, NTZ, OLD, True, True),
+        (SPARK_2, NTZ, OLD, True, True),
+        (SPARK_3 | LEGACY, NTZ, OLD, True, False),
+        (SPARK_3, NTZ, OLD, True, False),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_values_in_the_old_calendar_are_refused_and_no_others(
+    footer: dict[str, str], kind: Any, value: date, int96: bool, refused: bool, nested: bool
+) -> None:
+    values = pa.array([value, None, datetime(2024, 2, 29, tzinfo=UTC)], kind)
+    maps = pa.MapArray.from_arrays([0, 1, 1, 3], pa.array(["a", "b", "c"]), values)
+    column = pa.StructArray.from_arrays([pa.array([None, [1], []], pa.list_(pa.int64())), maps], ["x", "y"])
+    table = pa.table({"more": values, "a": column if nested else values})
+    stream = file(table.replace_schema_metadata(footer), use_deprecated_int96_timestamps=int96)
+    schema = pa.schema([("a", Parquet().infer_whole(stream).field("a").type)])
+    if not refused:
+        assert [row["a"] for _, row in rows(stream, schema)] == table["a"].cast(schema.field("a").type).to_pylist()
+        return
+    with pytest.raises(OldCalendar, match=r"'a' has 1 values before 1(582|900)-"):
+        rows(stream, schema)
+    assert len(rows(stream, parse_ddl("b long"))) == 3
 
 
 def test_a_value_that_has_no_place_is_said_with_its_row() -> None:

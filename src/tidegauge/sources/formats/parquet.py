@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from tidegauge.errors.sources import AmbiguousHeader, ColumnTypeMismatch, CorruptFile
 from tidegauge.sources.ddl import as_schema, to_ddl
+from tidegauge.sources.formats.calendars import OldCalendars
 from tidegauge.sources.formats.fitted import nearest_type, widens
 from tidegauge.sources.formats.infer import as_table
 from tidegauge.sources.formats.protocol import Decoded
@@ -92,7 +93,7 @@ class Parquet:
     def decode_groups(self, stream: BinaryIO, *, first: int, last: int, schema: pa.Schema) -> Iterator[Decoded]:
         """Yield the rows of the row groups `[first, last)`, at most 65 536 at a time.
 
-        Raises `ColumnTypeMismatch`, `AmbiguousHeader` for a column that is there twice, and `CorruptFile`.
+        Raises `ColumnTypeMismatch`, `AmbiguousHeader` for a column that is there twice, `OldCalendar`, `CorruptFile`.
         """
         with _opened(stream) as file:
             there = file.schema_arrow.names
@@ -107,8 +108,10 @@ class Parquet:
             if not wanted:
                 yield from _nulls(position, sum(sizes[first:]), schema)
                 return
-            groups = list(range(first, last))
+            groups, old = list(range(first, last)), OldCalendars.of(file)
             for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False):
+                for name in wanted:
+                    old.check(name, batch.column(name))
                 rows = pa.RecordBatch.from_arrays(
                     [_column(batch, column, position) for column in schema], schema=schema
                 )
