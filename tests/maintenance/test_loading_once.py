@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.disks import fill, make_room, small_disk
 from tests.maintenance.history import loaded_together, rows, shop, write
 from tests.waiting import eventually
 
@@ -22,6 +24,7 @@ from tidegauge.errors.loads import (
     FileChangedMeanwhile,
     FileNotLoadable,
     LoadedAlready,
+    LoadForgotten,
     LoadNotStaged,
     LoadsNotTaken,
     NoSuchColumns,
@@ -150,6 +153,72 @@ def test_what_is_bound_is_known_also_after_its_files_were_removed(tmp_path: Path
     with pytest.raises(LoadNotStaged, match="it is not there, and the flow has read it"):
         tg.load(flow, "orders", tmp_path / "in" / "2.parquet")
     assert not (tmp_path / "loads").exists()
+
+
+def test_a_folder_that_was_put_back_to_an_older_copy_takes_no_file_a_second_time(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2, 3, 4)
+    flow = shop(tmp_path)
+    tg.load(flow, "orders", tmp_path / "in" / "1.parquet")
+    shutil.copytree(tmp_path / "loads", tmp_path / "older")
+    done = tg.load(flow, "orders", tmp_path / "in" / "[23].parquet")
+    assert len(rows(flow)) == 6
+    (tmp_path / "loads").rename(tmp_path / "newer")
+    (tmp_path / "older").rename(tmp_path / "loads")
+    named = rf"loads/{done.name}/inputs\.json is gone, which named the 2 files"
+    for pattern in ("2.parquet", "4.parquet"):
+        with pytest.raises(LoadForgotten, match=named):
+            tg.load(flow, "orders", tmp_path / "in" / pattern)
+    with pytest.raises(LoadedAlready, match=done.name):
+        tg.load(flow, "orders", tmp_path / "in" / "[23].parquet")
+    (tmp_path / "loads" / done.name).mkdir()
+    shutil.copy(tmp_path / "newer" / done.name / "inputs.json", tmp_path / "loads" / done.name)
+    with pytest.raises(LoadedAlready, match=r"2\.parquet first"):
+        tg.load(flow, "orders", tmp_path / "in" / "2.parquet")
+    tg.load(flow, "orders", tmp_path / "in" / "4.parquet")
+    assert [n for n, _ in rows(flow)] == [1, 2, 3, 4, 11, 12, 13, 14]
+
+
+def test_a_load_that_fills_the_disk_is_nothing_and_is_made_once_there_is_room(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2)
+    large = {"id": range(200_000), "name": [f"{n * 7919:x}" for n in range(200_000)]}
+    pq.write_table(pa.table(large), tmp_path / "in" / "large.parquet")
+    with small_disk(tmp_path / "disk", size="1m") as disk:
+        flow = shop(tmp_path, disk / "loads")
+        with pytest.raises(LoadNotStaged, match="No space left on device"):
+            tg.load(flow, "orders", tmp_path / "in" / "*.parquet")
+        assert [path.name for path in disk.rglob("*") if path.is_file()] == ["lock"]
+        fill(disk)
+        with pytest.raises(LoadNotStaged, match="No space left on device"):
+            tg.load(flow, "orders", tmp_path / "in" / "1.parquet")
+        make_room(disk)
+        tg.load(flow, "orders", tmp_path / "in" / "[12].parquet")
+        assert [n for n, _ in rows(flow)] == [1, 2, 11, 12]
+
+
+def test_a_file_that_another_one_has_replaced_is_refused_and_one_that_came_later_is_left(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2)
+    flow = shop(tmp_path)
+    place = tmp_path / "in" / "2.parquet"
+
+    class Replaced(tg.LocalEngine):
+        def work(self, tasks: Any) -> Any:
+            before, other = place.stat(), tmp_path / "other"
+            pq.write_table(pa.table({"id": [8, 9], "name": ["a", "b"]}), other)
+            assert other.stat().st_size == before.st_size
+            other.rename(place)
+            os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
+            return super().work(tasks)
+
+    class Later(tg.LocalEngine):
+        def work(self, tasks: Any) -> Any:
+            write(tmp_path, 3)
+            return super().work(tasks)
+
+    with pytest.raises(FileChangedMeanwhile, match=r"2\.parquet has changed since it was found"):
+        tg.load(flow, "orders", tmp_path / "in" / "*.parquet", engine=Replaced())
+    assert staged(tmp_path) == ["lock"]
+    assert tg.load(flow, "orders", tmp_path / "in" / "*.parquet", engine=Later()).files == 2
+    assert [n for n, _ in rows(flow)] == [1, 8, 9, 11]
 
 
 def test_of_the_same_loads_at_one_time_one_is_made(tmp_path: Path) -> None:

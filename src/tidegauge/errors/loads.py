@@ -1,4 +1,4 @@
-"""TG-0679, TG-0689, TG-0694 to TG-0699, TG-0977, TG-0978: loads of files into a flow, once.
+"""TG-0679, TG-0689, TG-0694 to TG-0699, TG-0975, TG-0977, TG-0978: loads of files into a flow, once.
 
 After each of them nothing was loaded, but for TG-0977, after which nobody knows.
 """
@@ -10,6 +10,7 @@ from tidegauge.errors.base import TidegaugeError, Transient
 __all__ = [
     "FileChangedMeanwhile",
     "FileNotLoadable",
+    "LoadForgotten",
     "LoadInDoubt",
     "LoadNotStaged",
     "LoadedAlready",
@@ -28,6 +29,18 @@ class FileChangedMeanwhile(TidegaugeError):
     what = "nothing was loaded: {path} has changed since it was found, {detail}"
     cause = "somebody writes, moves or removes it"
     remedy = "load once it is written to its end"
+
+
+class LoadForgotten(TidegaugeError):
+    """A source whose folder does not say any more which files were loaded."""
+
+    code = "TG-0975"
+    what = "nothing was loaded: {path} is gone, which named the {inputs} files of a load that the flow has read"
+    cause = "somebody has removed the load, or the folder of the source was put back to an older copy"
+    remedy = (
+        "put the file back: without it nobody can tell whether files of that load are among those that you load now. "
+        "If it is gone for good and they are others, write [] into it"
+    )
 
 
 class LoadInDoubt(Transient):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -29,7 +29,14 @@ from tidegauge.env import Env
 from tidegauge.errors.base import brief
 from tidegauge.errors.command import FlowNeverRan
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.loads import FileNotLoadable, LoadedAlready, LoadNotStaged, LoadsNotTaken, NothingToLoad
+from tidegauge.errors.loads import (
+    FileNotLoadable,
+    LoadedAlready,
+    LoadForgotten,
+    LoadNotStaged,
+    LoadsNotTaken,
+    NothingToLoad,
+)
 from tidegauge.errors.sources import UnreadableFile
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.loading import load_tasks, named
@@ -40,6 +47,7 @@ from tidegauge.sources.batches.loading import (
     LoadFile,
     check_new,
     fetching,
+    forgotten,
     load_name,
     missing,
     parts_in,
@@ -47,7 +55,8 @@ from tidegauge.sources.batches.loading import (
     shared,
     staging,
 )
-from tidegauge.sources.batches.manifest import BatchFile
+from tidegauge.sources.batches.looking import BatchChain
+from tidegauge.sources.batches.manifest import BatchFile, LoadNote
 from tidegauge.sources.batches.source import BatchSource
 from tidegauge.sources.file.fetching import fetched, is_url, shown_url
 from tidegauge.sources.file.once import FoundFile, check_unchanged, found_files, splits_of
@@ -121,10 +130,10 @@ def load(
         env: the world, for tests.
 
     Raises `LoadsNotTaken`, `LoadedAlready`, `NothingToLoad`, `FileNotLoadable`, `FileChangedMeanwhile`,
-    `NoSuchColumns`, `ValuesInFolders`, `UrlGivesNoData`, `LoadNotStaged`, `HttpMissing`, `InvalidArgument`,
-    `UnknownName`, and what object stores refuse. After each of them nothing is loaded. After `LoadInDoubt` nobody
-    knows. An `OSError` comes of a disk that could not say whether the load, which is there, stays there when the
-    power fails.
+    `NoSuchColumns`, `ValuesInFolders`, `UrlGivesNoData`, `LoadNotStaged`, `LoadForgotten`, `HttpMissing`,
+    `InvalidArgument`, `UnknownName`, and what object stores refuse. After each of them nothing is loaded. After
+    `LoadInDoubt` nobody knows. An `OSError` comes of a disk that could not say whether the load, which is there,
+    stays there when the power fails.
     """
     if all_or_nothing is not True:
         expected = "True: to load some of the files, name them"
@@ -141,7 +150,7 @@ def load(
             found = _found(addresses, reader, folder)
             inputs = [LoadFile(file.address, file.identity, file.size) for file in found]
             check_new(root, inputs)
-            before.check(inputs)
+            before.check(root, inputs)
             files = _staged(found, reader, source.schema, folder, engine)
             check_unchanged(found)
             if not files:
@@ -274,7 +283,7 @@ class _Before:
     failed: how the source has failed, "" where it has not.
     """
 
-    partitions: frozenset[str] = frozenset()
+    partitions: Mapping[str, LoadNote | None] = field(default_factory=dict)
     running: str = ""
     failed: str = ""
 
@@ -293,13 +302,20 @@ class _Before:
         if bound and (lacks := missing(root, bound)):
             raise LoadNotStaged(folder=str(root), detail=lacks)
         failed = "" if known.failure is None else f"{known.failure[1].code}: {known.failure[1].summary}"
-        return _Before(frozenset(known.details), str(running), failed)
+        partitions = {name: BatchChain.of(detail).loaded for name, detail in known.details.items()}
+        return _Before(partitions, str(running), failed)
 
-    def check(self, inputs: Sequence[LoadFile]) -> None:
-        """Raise `LoadedAlready` for a load that an epoch binds, also where its files were removed since."""
+    def check(self, root: StagingPath, inputs: Sequence[LoadFile]) -> None:
+        """Raise `LoadedAlready` for a load that an epoch binds, also where its files were removed since.
+
+        Raises `LoadForgotten` where a part of such a load could be loaded again, and nothing would say so.
+        """
         name = load_name(inputs)
         if name in self.partitions:
             raise LoadedAlready(count=len(inputs), files=len(inputs), load=name, path=min(inputs).address)
+        loads = {name: note for name, note in self.partitions.items() if note is not None}
+        if (gone := forgotten(root, loads)) is not None:
+            raise LoadForgotten(path=str(gone[0]), inputs=gone[1].inputs)
 
 
 def _staged(

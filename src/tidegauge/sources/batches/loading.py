@@ -59,6 +59,7 @@ __all__ = [
     "LoadFile",
     "check_new",
     "fetching",
+    "forgotten",
     "load_name",
     "missing",
     "parts_in",
@@ -152,6 +153,17 @@ def missing(root: StagingPath, loads: Mapping[str, str]) -> str:
     there = loads_in(root)
     gone = sorted(name for name, at in loads.items() if at and there.get(name) != at)
     return f"its log of loads lacks {gone[0]}, which the flow has read" if gone else ""
+
+
+def forgotten(root: StagingPath, loads: Mapping[str, LoadNote]) -> tuple[Path, LoadNote] | None:
+    """Return where a load should say which files it has, and does not, with its note; None where all of them do.
+
+    loads: those that the flow has read. A store's log says it for all, or `missing` has told.
+    """
+    if isinstance(root, ObjectPath):
+        return None
+    places = ((root / name / _INPUTS, note) for name, note in sorted(loads.items()))
+    return next(((path, note) for path, note in places if not path.exists()), None)
 
 
 def publish_load(
