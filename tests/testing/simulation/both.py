@@ -69,6 +69,28 @@ class Side:
         groups = [found[place] for place in sorted(found)]
         return [{name: in_order(rows) for name, rows in sorted(group.items())} for group in groups], last
 
+    def joined(self, stream: str) -> tuple[list[Any], Frontier]:
+        """Receive until a stream has joined. Return its rows by then, and how far that is."""
+        found: dict[Any, list[Any]] = {}
+        last = Frontier()
+
+        def received() -> bool:
+            nonlocal last
+            if (got := self.subscription.receive(1000, 0.2)) is None:
+                return False
+            last = last.join(got.frontier)
+            for batch in (batch for name, batch in got.batches if name == stream):
+                for row in self.decode(stream, batch, pytest.fail).to_pylist():
+                    values = [value for name, value in row.items() if not name.startswith("_")]
+                    if row["_op"] == "delete":
+                        found.pop(values[0], None)
+                    else:
+                        found[values[0]] = values
+            return not got.awaits and bool(found)
+
+        eventually(received)
+        return [*found.values()], last
+
 
 def in_order(rows: list[tuple[int, Any]]) -> list[Any]:
     """The rows of a transaction in their order, each with its number in it."""

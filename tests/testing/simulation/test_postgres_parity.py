@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +51,9 @@ class RealSide(Side):
         self.user: PostgresSource = self.shop.source(metadata=True).placed("shop", "db")
         self.source, self.decode = self.user, self.user.decode
         self.open: psycopg.Connection[Any] | None = None
+
+    def declare(self, *tables: str) -> None:
+        self.source = replace(self.user, tables=tables)
 
     def write(self, changes: Sequence[RowChange]) -> None:
         with psycopg.connect(self.shop.address) as connection:
@@ -136,8 +140,12 @@ class SimulatedSide(Side):
         self.log.sparing = dice.random() < 0.5
         cuts = SimulatedServer(self.log, cut=lambda count: dice.randrange(count + 1))
         self.source, self.decode = over_postgres(user, SourceFolder(str(root / "simulated")), cuts), user.decode
+        self.user = self.source
         self.number = 0
         self.slot = user.setup.slot
+
+    def declare(self, *tables: str) -> None:
+        self.source = self.user.having(tables)
 
     def write(self, changes: Sequence[RowChange]) -> None:
         self.log.write(changes)
@@ -213,6 +221,22 @@ class PostgresLife(Life):
         self.both(lambda side: side.kill())
         self.reached = {count: where for count, where in self.reached.items() if count >= self.told}
 
+    def join(self, table: str) -> list[Any]:
+        """Declare a table that is not followed yet, and take until it has joined. Return its rows."""
+        starts = dict(zip(self.sides, self.reached[max(self.reached)], strict=True))
+
+        def joined(side: Any) -> list[Any]:
+            side.let_go()
+            side.declare(*TABLES)
+            side.connect(starts[side])
+            rows, frontier = side.joined(table)
+            side.reached.append(frontier)
+            return by_their_keys(rows)
+
+        found = self.both(joined)
+        self.reached = {self.count: (self.real.reached[-1], self.simulated.reached[-1])}
+        return list(found)
+
     def lose(self, how: str) -> None:
         """Take the slot away, or move it on. Nothing can be followed any more from before."""
         self.write()
@@ -221,10 +245,13 @@ class PostgresLife(Life):
         self.follow()
 
 
+def by_their_keys(rows: list[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: str(row[0]))
+
+
 def single(rows: list[Any]) -> list[Any]:
     """Rows by their keys, with all floats in single precision: psycopg reads such as double."""
-    by_their_keys = sorted(rows, key=lambda row: str(row[0]))
-    return [[float(np.float32(one)) if isinstance(one, float) else one for one in row] for row in by_their_keys]
+    return [[float(np.float32(one)) if isinstance(one, float) else one for one in row] for row in by_their_keys(rows)]
 
 
 @pytest.fixture
@@ -257,6 +284,24 @@ def test_a_simulated_server_gives_what_a_real_one_does(lives: Any, seed: int) ->
     assert life.given > 0
     for table in TABLES:
         assert single(life.real.rows(table)) == single(life.simulated.rows(table))
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 5))])
+def test_a_table_that_is_declared_later_joins_with_the_rows_that_it_has_at_a_real_server(
+    lives: Any, seed: int
+) -> None:
+    life = lives(seed)
+    for side in life.sides:
+        side.declare("orders")
+    while not (life.rows["orders"] and life.rows["items"]):
+        life.write()
+    life.first()
+    life.write()
+    assert single(life.join("items")) == single(life.simulated.rows("items")) == single(life.real.rows("items"))
+    for _ in range(4):
+        life.write()
+        life.follow()
+    assert life.given > 0
 
 
 @pytest.mark.long

@@ -18,7 +18,6 @@ Invariant: all that waits here is given as the same rows, at the same place, how
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +35,6 @@ from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.later import JoinedTable, LaterTables
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.server import SnapshotRows
-from tidegauge.sources.postgres.sessions import nudged
 from tidegauge.sources.postgres.snapshot import SnapshotTask
 
 __all__ = ["ArrivingTables", "KeptChunks", "given_later"]
@@ -114,7 +112,7 @@ class ArrivingTables:
         now = self._reader.server.clock.monotonic()
         if self._whole and now - self._idle_since > _IDLE:
             self._idle_since = now
-            nudged(self._reader.place)
+            self._reader.server.nudge()
         return self._whole and reached >= self._point
 
     def joined(self, place: int) -> list[JoinedTable]:
@@ -138,7 +136,7 @@ class ArrivingTables:
         """Give it up. Does not wait; a thread that waits for a lock is told so."""
         self._stopped = True
         if self._reading is not None and not self._whole:
-            threading.Thread(target=self._reading.stop, name="later rows end", daemon=True).start()
+            self._reader.server.beside("later rows end", self._reading.stop)
         with suppress(Exception):
             self._maker.close()
 
@@ -152,7 +150,7 @@ class ArrivingTables:
             reader.rate,
         )  # fmt: skip
         self._reading = reading = reader.server.reading(task)
-        threading.Thread(target=self._read, args=(reading,), name="later rows", daemon=True).start()
+        reader.server.beside("later rows", lambda: self._read(reading))
 
     def _read(self, reading: SnapshotRows) -> None:
         """Have the rows read, in a thread: taking a lock on a table may take long."""

@@ -10,6 +10,7 @@ True
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from tidegauge.sources.database.folder import SnapshotPiece
 from tidegauge.sources.postgres.catalog import CatalogLook, RowsQuestion, look, old_rows
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.replication import LogSender
-from tidegauge.sources.postgres.sessions import DatabasePlace, session
+from tidegauge.sources.postgres.sessions import DatabasePlace, nudged, session
 from tidegauge.sources.postgres.snapshot import SnapshotReading, SnapshotTask
 
 __all__ = ["AnsweringServer", "DistantServer", "ReadingSteps", "SendingLog", "SnapshotRows"]
@@ -84,6 +85,14 @@ class AnsweringServer(Protocol):
         """Begin to read the first rows."""
         ...
 
+    def nudge(self) -> None:
+        """Make the log grow, where it may stand still."""
+        ...
+
+    def beside(self, name: str, work: Callable[[], object]) -> None:
+        """Begin work beside the stream. name: for people."""
+        ...
+
     @property
     def clock(self) -> ServerClock:
         """The time that passes while it answers."""
@@ -123,3 +132,11 @@ class DistantServer:
     def reading(self, task: SnapshotTask) -> SnapshotRows:
         """Begin to read."""
         return SnapshotReading(task)
+
+    def nudge(self) -> None:
+        """Write a message to nobody. Raises what `sessions.explained` does."""
+        nudged(self.place)
+
+    def beside(self, name: str, work: Callable[[], object]) -> None:
+        """Begin it in a thread."""
+        threading.Thread(target=work, name=name, daemon=True).start()

@@ -54,6 +54,7 @@ class Checks:
         lake: TableEvidence,
         upstreams: Mapping[str, UpstreamEvidence],
         made_by: MadeBy | None = None,
+        coming: Collection[str] = (),
     ) -> None:
         self.broken: Broken | None = None
         self._spec: Final = spec
@@ -67,7 +68,7 @@ class Checks:
         """Outputs whose source had failed, and that may lack published epochs, or do as far as the driver knows."""
         self._driving = ""
         """The driver that has written to the store last."""
-        self.late: Final = LateOutputs(spec, ledger, lake)
+        self.late: Final = LateOutputs(spec, ledger, lake, coming=coming)
         self._clean: Final[dict[str, int]] = {}
         """Of each table: the epochs before it are known to have no bad record."""
         self.older = False

@@ -1,5 +1,7 @@
 """Columns that a flow declares of its sources by and by: it begins without some, and each act declares one more.
 
+Of a source of a database it is tables: the flow begins without the last ones, and without their outputs.
+
 Records have all of them from the beginning, as those of an upstream that nobody has asked. So a value that a table
 shows in an epoch of before was read by columns that were not in force.
 
@@ -26,11 +28,12 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.job.plan import Engine
+from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.protocol import Evolvable
-from tidegauge.sources.push.source import PushedSource
+from tidegauge.sources.push.source import PushedSource, streams_of
 from tidegauge.testing.simulation.plan import Act
 
-__all__ = ["Gains", "can_gain"]
+__all__ = ["Gains", "can_gain", "can_join"]
 
 
 class Gains:
@@ -50,7 +53,22 @@ class Gains:
 
     def source(self, name: str, source: Any) -> Any:
         """Return a source with the columns that are declared."""
-        return replace(source, columns=self.declared(name, source.data)) if name in self.lacks else source
+        if name not in self.lacks:
+            return source
+        if isinstance(source, PushedSource):
+            database: Any = source.source
+            return replace(source, source=database.having(self.declared(name, source.schema).names))
+        return replace(source, columns=self.declared(name, source.data))
+
+    def undeclared(self, flow: FlowSpec) -> frozenset[str]:
+        """Return the outputs of tables that are not declared yet."""
+        return frozenset(
+            name
+            for name, plan in flow.outputs.items()
+            if plan.source in self.lacks
+            and (streams := streams_of(flow.sources[plan.source]))
+            and plan.channel in streams[len(streams) - self.lacks[plan.source] :]
+        )
 
 
 def can_gain(flow: FlowSpec, sources: Sequence[str], engine: Engine) -> dict[str, int]:
@@ -74,6 +92,19 @@ def can_gain(flow: FlowSpec, sources: Sequence[str], engine: Engine) -> dict[str
         while count + 1 < len(columns) and _does_without(flow, name, columns, count + 1, engine):
             count += 1
         if count:
+            found[name] = count
+    return found
+
+
+def can_join(flow: FlowSpec) -> dict[str, int]:
+    """Return how many of its last tables a flow can begin without, of each of its databases that can do so."""
+    found = dict[str, int]()
+    for name, source in flow.sources.items():
+        if not (isinstance(source, PushedSource) and isinstance(source.source, PostgresSource)):
+            continue
+        channels = {plan.channel for plan in flow.outputs.values() if plan.source == name}
+        streams = streams_of(source)
+        if count := len(streams) - 1 - next((at for at, one in enumerate(streams) if one in channels), len(streams)):
             found[name] = count
     return found
 

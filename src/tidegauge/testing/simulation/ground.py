@@ -38,7 +38,7 @@ from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.alike import difference
-from tidegauge.testing.simulation.gaining import can_gain
+from tidegauge.testing.simulation.gaining import can_gain, can_join
 from tidegauge.testing.simulation.outside import ANSWERS, outside
 from tidegauge.testing.simulation.plan import FaultKind, FlowFacts
 from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
@@ -124,7 +124,7 @@ class Ground:
             late,
             tables,
             answering,
-            can_gain(spec, logs, engine),
+            {**can_gain(spec, logs, engine), **can_join(spec)},
             (*listed, *loaded),
         )
         return Ground(make, spec, facts)

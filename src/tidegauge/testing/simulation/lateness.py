@@ -35,9 +35,12 @@ class LateOutputs:
     """The late outputs of a world. names: those that a driver did without. behind: of them, those that catch up.
 
     shut_out: those that the flow refuses for good. paused: those that are, which may come to lack published epochs.
+    coming: those of streams that come to their source later, which begin with these.
     """
 
-    def __init__(self, spec: FlowSpec, ledger: BindingLedger, lake: TableEvidence) -> None:
+    def __init__(
+        self, spec: FlowSpec, ledger: BindingLedger, lake: TableEvidence, *, coming: Collection[str] = ()
+    ) -> None:
         self.names: Final[set[str]] = set()
         self.behind: Final[set[str]] = set()
         self.shut_out: Final[set[str]] = set()
@@ -48,7 +51,8 @@ class LateOutputs:
         self._empty: Final[set[str]] = set()
         self._first: Final[dict[str, int]] = {}
         self._choosing: Final = {
-            name for name, plan in spec.outputs.items() if plan.start is not None or plan.stamps != FAITHFUL
+            *coming,
+            *(name for name, plan in spec.outputs.items() if plan.start is not None or plan.stamps != FAITHFUL),
         }
         self._settled: Final[dict[str, tuple[int, int]]] = {}
         self._told: Final[dict[str, dict[str, int]]] = {}

@@ -112,7 +112,8 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     add        the flow runs without one of its outputs, and then its driver is told to take that in
     anew       somebody drops an output while drivers run, with its table or without, and adds it again
     remake     somebody has all rows of a table made again, by other code or by the same, or takes that back
-    gain       the flow declares one more column of a source, from the next driver on; it begins without some
+    gain       the flow declares one more column of a source, from the next driver on; it begins without some; of a
+               database, one more table
     rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """
 
@@ -188,7 +189,7 @@ class FlowFacts(NamedTuple):
     answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
     """The places of the kinds that cannot strike everywhere: where somebody answers, or a file is staged."""
     gaining: Mapping[str, int] = MappingProxyType({})
-    """The sources that can gain columns, each with how many of its last ones the flow can do without."""
+    """The sources that can gain columns, or tables, each with how many of its last ones the flow can do without."""
     listed: tuple[str, ...] = ()
     """The sources that list files, or take loads."""
 

@@ -104,7 +104,14 @@ class World:
         self.gains: Final = Gains(plan.acts, ground.facts.gaining)
         self.ledger: Final = BindingLedger(self.memory, self.upstreams, gaining=tuple(self.gains.lacks))
         self.codes: Final = Codes(ground.spec, self.ledger, self.lake)
-        self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams, made_by=self.codes.plan)
+        self.checks: Final = Checks(
+            ground.spec,
+            self.ledger,
+            self.lake,
+            self.upstreams,
+            made_by=self.codes.plan,
+            coming=self.gains.undeclared(ground.spec),
+        )
         self.readers: Final = Readers(self)
         self.steering: Final = Steering(self)
         self.attended_laws: Final = AttendedLaws(self.checks, self.ledger, written.values())
@@ -190,11 +197,15 @@ class World:
 
     def without(self) -> frozenset[str]:
         """Return the outputs that the flow is run without at present. Each source keeps one."""
-        found, plans = {*self.checks.late.shut_out}, self.ground.spec.outputs
+        found, plans = {*self._barred()}, self.ground.spec.outputs
         for name in [act.on for act in self.missing]:
             if any(other not in (name, *found) and plans[other].source == plans[name].source for other in plans):
                 found.add(name)
         return frozenset(found)
+
+    def _barred(self) -> frozenset[str]:
+        """Return the outputs that no driver may have at present."""
+        return frozenset(self.checks.late.shut_out) | self.gains.undeclared(self.ground.spec)
 
     def spec(self, life: Life, *, whole: bool = False) -> FlowSpec:
         """Return the flow as one driver has it: with this world's store, sources and tables.
@@ -202,7 +213,7 @@ class World:
         Sources that it shares it binds itself here: its tables are the same either way (`remap.store.following`).
         whole: with all outputs that it may have.
         """
-        life.without = frozenset(self.checks.late.shut_out) if whole else self.without()
+        life.without = self._barred() if whole else self.without()
         life.codes, life.lacks = dict(self.codes.now), dict(self.gains.lacks)
         return self.flow_of(life, life.without, life.codes)
 

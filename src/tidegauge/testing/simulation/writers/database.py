@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -24,7 +24,7 @@ from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.protocol import BadRecord
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.plan import Act
-from tidegauge.testing.simulation.upstream.database.source import SimulatedDatabase
+from tidegauge.testing.simulation.upstream.database.source import SimulatedMySql, SimulatedPostgres
 from tidegauge.testing.simulation.upstream.database.tables import (
     DatabaseRows,
     DatabaseTable,
@@ -35,7 +35,7 @@ from tidegauge.testing.simulation.upstream.database.tables import (
 from tidegauge.testing.simulation.writers.feed import WorldMeeting
 from tidegauge.testing.simulation.writers.values import check_columns, made
 
-__all__ = ["DatabaseUpstream", "data_tables", "row_of"]
+__all__ = ["DatabaseUpstream", "TableBeginning", "data_tables", "row_of"]
 
 _OURS: Final = ("_op", "_sequence", "_partition", "_offset", "_timestamp")
 _WHOLE: Final = 0.6
@@ -43,6 +43,16 @@ _WHOLE: Final = 0.6
 NUMBER: Final = 16384
 """The server's number of the first table."""
 _FEW: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TableBeginning:
+    """Where a flow has a table from. since: the place of its first rows. place: where it joins the other tables: what
+    changed up to here comes with its first rows. at: when these were read, in microseconds."""
+
+    since: int
+    place: int
+    at: int
 
 
 class WrittenLog(Protocol):
@@ -78,12 +88,16 @@ class FollowedServer(Protocol):
         """The tables, by the log that the flow has begun with."""
         ...
 
-    def source(self, meet: WorldMeeting) -> SimulatedDatabase:
+    def source(self, meet: WorldMeeting) -> SimulatedPostgres | SimulatedMySql:
         """Return the source, as one driver has it."""
         ...
 
     def told(self) -> int:
         """Return how far the server was told that everything is durable, 0 for nothing."""
+        ...
+
+    def begins(self, table: DatabaseTable) -> TableBeginning | None:
+        """Return where a table began, None where it has not."""
         ...
 
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
@@ -161,9 +175,11 @@ class DatabaseUpstream:
         """Nothing: there is one place."""
 
     def there(self) -> dict[str, int]:
-        """Return how far the flow has to come: behind the last transaction."""
-        found = self.server.followed.log
-        return {self.server.place: found[-1].place + 1} if found else {}
+        """Return how far the flow has to come: behind the last transaction, and to where all tables have begun."""
+        begun, place = [*map(self.server.begins, self.tables)], self.server.place
+        last = self.server.followed.log[-1:]
+        ends = [one.place + 1 for one in last] + [one.place if one else self.end(place) + 1 for one in begun]
+        return {place: max(ends)}
 
     def end(self, place: str) -> int:
         """Return the end of the log."""
@@ -190,16 +206,17 @@ class DatabaseUpstream:
         """Return the rows of a range of the log, each in its stream's column; first rows are before their place."""
         if place != self.server.place:
             return []
-        found, server = self.folder.stream(), self.server
-        point = 0 if found is None else found.point
-        at = 0 if found is None else found.at
-        batches: list[pa.RecordBatch] = []
+        server, batches = self.server, list[pa.RecordBatch]()
         for table in self.tables:
+            if (begun := server.begins(table)) is None:
+                continue
             rows: list[dict[str, Any]] = []
-            if lower < point <= upper:
-                first = server.followed.rows_at(table.stream, point)
-                rows += [server.first(row, point - 1, at, number) for number, row in enumerate(first)]
-            for transaction in server.followed.between(max(lower, point), upper):
+            changes = server.followed.between(max(lower, begun.place), upper)
+            if lower < begun.place <= upper:
+                first = server.followed.rows_at(table.stream, begun.since)
+                rows += [server.first(row, begun.since - 1, begun.at, number) for number, row in enumerate(first)]
+                changes = server.followed.between(begun.since, upper)
+            for transaction in changes:
                 rows += server.changed(transaction, table)
             columns = self._source.streams[table.stream]
             batch = pa.RecordBatch.from_pylist([{name: row[name] for name in columns.names} for row in rows], columns)

@@ -52,6 +52,10 @@ class WorldMeeting(Protocol):
         """Return when something is so, or after a number of seconds."""
         ...
 
+    def spawn(self, work: Callable[[], Any]) -> Any:
+        """Run a function beside the worker."""
+        ...
+
 
 class FeedUpstream:
     """A feed that writers write to, and a flow follows in place of a source of its user's that pushes."""

@@ -19,9 +19,9 @@ from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.database.binlog import BinlogLog
 from tidegauge.testing.simulation.upstream.database.binlog_events import BinlogTransaction, LoggedEvent, events
 from tidegauge.testing.simulation.upstream.database.binlog_sender import SimulatedBinlogServer
-from tidegauge.testing.simulation.upstream.database.source import SimulatedDatabase, over_mysql
+from tidegauge.testing.simulation.upstream.database.source import SimulatedMySql, over_mysql
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, LoggedTransaction, Row
-from tidegauge.testing.simulation.writers.database import data_tables, row_of
+from tidegauge.testing.simulation.writers.database import TableBeginning, data_tables, row_of
 from tidegauge.testing.simulation.writers.feed import WorldMeeting
 
 __all__ = ["FollowedBinlog"]
@@ -64,7 +64,7 @@ class FollowedBinlog:
         """Return the next number of a domain or a server, also of the log that the flow has begun with."""
         return max(self._last.get(place, 0), self.log.executed.get(place, 0)) + 1
 
-    def source(self, meet: WorldMeeting) -> SimulatedDatabase:
+    def source(self, meet: WorldMeeting) -> SimulatedMySql:
         """Return the source, as one driver has it."""
         log, together = self.log, self._together
         server = SimulatedBinlogServer(
@@ -75,6 +75,11 @@ class FollowedBinlog:
     def told(self) -> int:
         """Return 0: such a server is told of nothing."""
         return 0
+
+    def begins(self, table: DatabaseTable) -> TableBeginning | None:  # noqa: ARG002 - all begin together
+        """Return where a table began, None where it has not."""
+        found = self._folder.stream()
+        return None if found is None else TableBeginning(found.point, found.point, found.at)
 
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
         """Return a row that was there at the beginning."""

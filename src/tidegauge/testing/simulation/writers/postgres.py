@@ -11,14 +11,15 @@ from typing import Any, Final
 
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.postgres.later import LaterTables
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
 from tidegauge.testing.simulation.upstream.database.server import PostgresLog
-from tidegauge.testing.simulation.upstream.database.source import SimulatedDatabase, over_postgres
+from tidegauge.testing.simulation.upstream.database.source import SimulatedPostgres, over_postgres
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, LoggedTransaction, Row
-from tidegauge.testing.simulation.writers.database import data_tables, row_of
+from tidegauge.testing.simulation.writers.database import TableBeginning, data_tables, row_of
 from tidegauge.testing.simulation.writers.feed import WorldMeeting
 
 __all__ = ["FollowedPostgres"]
@@ -61,14 +62,24 @@ class FollowedPostgres:
         """The end of the log."""
         return self.log.end
 
-    def source(self, meet: WorldMeeting) -> SimulatedDatabase:
+    def source(self, meet: WorldMeeting) -> SimulatedPostgres:
         """Return the source, as one driver has it."""
-        server = SimulatedServer(self.log, cut=self._cut, meet=meet, wait=meet.wait, gone=meet.gone)
+        server = SimulatedServer(self.log, cut=self._cut, meet=meet, wait=meet.wait, gone=meet.gone, spawn=meet.spawn)
         return over_postgres(self._source, self._folder, server, self._spill)
 
     def told(self) -> int:
         """Return the furthest place that a slot was told of."""
         return self.log.told
+
+    def begins(self, table: DatabaseTable) -> TableBeginning | None:
+        """Return where a table began, None where it has not."""
+        name, record = ".".join(table.place), self._folder.stream()
+        if record is None or not record.point:
+            return None
+        if name in record.oids:
+            return TableBeginning(record.point, record.point, record.at)
+        joined = LaterTables(self._folder, record.identity, record.incarnation).joined.get(name)
+        return None if joined is None else TableBeginning(joined.since, joined.place, joined.at)
 
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
         """Return a row that was there at the beginning."""

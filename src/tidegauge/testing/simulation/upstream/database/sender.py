@@ -78,12 +78,16 @@ def _still_there() -> bool:
     return False
 
 
+def _now(work: Callable[[], object]) -> object:
+    return work()
+
+
 @dataclass(frozen=True)
 class SimulatedServer:
     """A server as one driver meets it.
 
     cut: how many of the frames that are on their way come at once. wait: returns when something is so, or after a
-    number of seconds. gone: whether the driver is dead.
+    number of seconds. gone: whether the driver is dead. spawn: begins work beside the driver's.
     """
 
     log: PostgresLog
@@ -92,6 +96,7 @@ class SimulatedServer:
     meet: Callable[[str], None] = unmet
     wait: Callable[[Callable[[], bool], float], None] | None = None
     gone: Callable[[], bool] = _still_there
+    spawn: Callable[[Callable[[], object]], object] = _now
 
     @contextmanager
     def looking(self) -> Iterator[CatalogQuestion]:
@@ -130,6 +135,15 @@ class SimulatedServer:
     def reading(self, task: SnapshotTask) -> SimulatedReading:
         """Begin to read the first rows."""
         return SimulatedReading(self, task)
+
+    def nudge(self) -> None:
+        """Write a message to nobody."""
+        self.answer(self.log.cuts)
+        self.log.grow(1)
+
+    def beside(self, name: str, work: Callable[[], object]) -> None:  # noqa: ARG002
+        """Begin it beside the driver's worker; do it at once outside of a world."""
+        self.spawn(work)
 
     @cached_property
     def clock(self) -> PassingTime:

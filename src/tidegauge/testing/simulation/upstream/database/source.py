@@ -1,4 +1,4 @@
-"""`SimulatedDatabase`: a user's source of tables of a database, over a simulated server.
+"""`SimulatedPostgres` and `SimulatedMySql`: a user's source of tables of a database, over a simulated server.
 
 The code of `sources.postgres` or of `sources.mysql` decides: what of the first rows can be kept, where the stream
 begins, which transactions are whole, what the server may be told. Only the server's answers come from memory. What
@@ -7,7 +7,7 @@ the source keeps in its folder is on a disk, as for a real one, and outlives dri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -27,7 +27,7 @@ from tidegauge.sources.push.protocol import Received, Subscription
 from tidegauge.testing.simulation.upstream.database.binlog_sender import SimulatedBinlogServer
 from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
 
-__all__ = ["SimulatedDatabase", "over_mysql", "over_postgres"]
+__all__ = ["SimulatedMySql", "SimulatedPostgres", "over_mysql", "over_postgres"]
 
 
 class MetServer(Protocol):
@@ -38,10 +38,60 @@ class MetServer(Protocol):
 
 
 @dataclass(frozen=True)
-class SimulatedDatabase:
-    """The source. user: what the flow has. server: what its subscriptions meet. follow: begins one."""
+class SimulatedPostgres:
+    """A source of a PostgreSQL. user: what the flow has. here: the same, with its folder in this world.
 
-    user: PostgresSource | MySqlSource
+    spill: see `over_postgres`.
+    """
+
+    user: PostgresSource
+    here: PostgresSource = field(compare=False, repr=False)
+    server: SimulatedServer = field(compare=False, repr=False)
+    spill: int | None = field(compare=False, repr=False)
+
+    @property
+    def unit(self) -> str:
+        """What positions count."""
+        return self.user.unit
+
+    @property
+    def from_time(self) -> FromTime:
+        """The log's clock."""
+        return self.user.from_time
+
+    @property
+    def streams(self) -> Mapping[str, pa.Schema]:
+        """The columns of each table's stream."""
+        return self.here.streams
+
+    def having(self, tables: Sequence[str]) -> SimulatedPostgres:
+        """Return the source of these tables."""
+        return replace(self, user=replace(self.user, tables=tables), here=replace(self.here, tables=tables))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON."""
+        return self.user.describe()
+
+    def later(self) -> Mapping[str, Frontier | None]:
+        """Return the tables that came after the first rows of the others, with the places where they join."""
+        return self.here.later()
+
+    def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
+        """Return the rows of chunks."""
+        return self.here.decode(stream, batch, on_bad_record)
+
+    def connect(self, start: Frontier, bound: Bound) -> MetSubscription:
+        """Return a subscription from a place in the log on."""
+        setup = replace(self.here.setup, server=self.server, spill=self.spill)
+        return MetSubscription(self.server, lambda: Replication(setup, start, bound))
+
+
+@dataclass(frozen=True)
+class SimulatedMySql:
+    """A source of a MariaDB or MySQL. user: what the flow has. server: what its subscriptions meet. follow: begins
+    one."""
+
+    user: MySqlSource
     server: MetServer = field(compare=False, repr=False)
     follow: Callable[[Frontier, Bound], Subscription] = field(compare=False, repr=False)
 
@@ -70,37 +120,39 @@ class SimulatedDatabase:
 
     def connect(self, start: Frontier, bound: Bound) -> MetSubscription:
         """Return a subscription from a place in the log on."""
-        self.server.meet("connect")
-        found = MetSubscription(self.server, self.follow(start, bound))
-        self.server.meet("connected")
-        return found
+        return MetSubscription(self.server, lambda: self.follow(start, bound))
 
 
 def over_postgres(
     user: PostgresSource, folder: SourceFolder, server: SimulatedServer, spill: int | None = None
-) -> SimulatedDatabase:
+) -> SimulatedPostgres:
     """Return what stands in for a source. folder: where it keeps what the user's would. spill: the bytes of a
     transaction from which on it is written to files there, None for as many as always."""
-    setup = replace(user.setup, server=server, folder=folder, spill=spill)
-    return SimulatedDatabase(user, server, lambda start, bound: Replication(setup, start, bound))
+    setup = user.setup
+    if folder.columns() is None:
+        folder.keep_columns(setup.columns)
+    here = replace(user, folder=folder.path, owner=("", ""), slot=setup.slot)
+    return SimulatedPostgres(user, here, server, spill)
 
 
 def over_mysql(
     user: MySqlSource, folder: SourceFolder, server: SimulatedBinlogServer, spill: int | None = None
-) -> SimulatedDatabase:
+) -> SimulatedMySql:
     """Return what stands in for a source, as `over_postgres` does. spill: of each table."""
     filed = FILED_FROM if spill is None else spill
     setup = replace(user.setup, server=server, folder=folder, filed=filed)
-    return SimulatedDatabase(user, server, lambda start, bound: BinlogSubscription(setup, start, bound))
+    return SimulatedMySql(user, server, lambda start, bound: BinlogSubscription(setup, start, bound))
 
 
 class MetSubscription:
     """A subscription that meets the world before and after each call."""
 
-    def __init__(self, server: MetServer, inner: Subscription) -> None:
-        self.identity: Final = inner.identity
+    def __init__(self, server: MetServer, begin: Callable[[], Subscription]) -> None:
+        server.meet("connect")
+        self._inner: Final = begin()
+        server.meet("connected")
+        self.identity: Final = self._inner.identity
         self._server: Final = server
-        self._inner: Final = inner
 
     def receive(self, limit: int, seconds: float) -> Received | None:
         """Return the transactions that have come."""
