@@ -20,7 +20,7 @@ from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.fromtime.gtid import GTID
 from tidegauge.testing.jars import cache
 
-__all__ = ["MySql", "MySql8", "asked_for", "mysql", "mysql8", "own_mysql", "own_mysql8"]
+__all__ = ["MySql", "MySql8", "asked_for", "mysql", "mysql8", "of_old", "own_mysql", "own_mysql8"]
 
 _NUMBERS: Final = re.compile(r"\bseq_(\d+)_to_(\d+)\b")
 
@@ -100,7 +100,7 @@ class MySql8(MySql):
 
     def serving(self) -> list[str]:
         found = super().serving()
-        self.settings |= {"mysqlx": "OFF", "innodb-redo-log-capacity": "16M"}
+        self.settings |= {"mysqlx": "OFF", "secure-file-priv": "", "innodb-redo-log-capacity": "16M"}
         return found
 
 
@@ -111,6 +111,9 @@ def asked_for(environ: Mapping[str, str]) -> type[MySql]:
     ('MySql', 'MySql8')
     """
     return {"5.6": MySql, "8.0": MySql8}[environ.get("TIDEGAUGE_MYSQL", "5.6")]
+
+
+of_old: Final = pytest.mark.skipif(asked_for(os.environ) is not MySql, reason="what MySQL 5.6 alone has")
 
 
 def serving(kind: type[MySql]) -> Iterator[MySql]:

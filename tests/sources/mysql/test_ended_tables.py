@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.mariadb import MariaDb
+from tests.mysql import of_old
 from tests.sources.database import followed
 from tests.sources.mysql.store import Store
 from tests.waiting import eventually
@@ -126,6 +127,7 @@ def test_once_its_outputs_are_dropped_a_table_goes_on_for_new_ones(mariadb: Mari
     assert rows == [(12, "before", 12), (13, "new", 12)]
 
 
+@of_old
 def test_where_the_log_names_no_columns_those_of_another_table_are_not_taken_for_the_first_one_s(
     mysql: MariaDb, tmp_path: Path
 ) -> None:
