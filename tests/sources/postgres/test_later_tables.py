@@ -35,7 +35,9 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store
+from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres import held
+from tidegauge.sources.postgres.later import joined_places
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_the_stream_of_the_others_does_not_wait_for_a_table_that_is_added(shop: 
             for number in range(7, 10):
                 shop.do(f"INSERT INTO orders VALUES ({number}, {number})")
                 eventually(lambda: len(shop.held(flow, "orders")) == number)  # noqa: B023
-            assert not (shop.root / "pg/shop/db/later.json").exists()
+            assert not joined_places(SourceFolder(str(shop.root / "pg/shop/db")))
             other.execute("UPDATE users SET name = 'late' WHERE id <= 3")
             other.commit()
             eventually(lambda: shop.held(flow, "users") == shop.there("users"))

@@ -4,6 +4,8 @@
     a thread                            has the rows of that snapshot read into files, as at the beginning
     the stream                          goes on; what it brings of these tables from P on is set aside, in a file
     when all rows are in files          the tables join, at the place Q that the stream has reached by then
+    when that is cut off                the ranges that are in files stay, and the next connection reads the rest at a
+                                        later P, as at the beginning: see `snapshot`
 
 The rows at P, and the changes from P up to Q, are given together, at the place before Q: there the tables are those
 of the database. P and Q are durable (`later`) before anything is given, and the server is told of nothing beyond P
@@ -32,8 +34,9 @@ from tidegauge.sources.database.records import together
 from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.chunks import KEPT, SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.followed import ReplicationSetup
-from tidegauge.sources.postgres.later import JoinedTable, LaterTables
+from tidegauge.sources.postgres.later import JoinedTable, LaterTables, RowsUnderWay
 from tidegauge.sources.postgres.partitions import KnownPartitions
+from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.server import SnapshotRows
 from tidegauge.sources.postgres.snapshot import SnapshotTask
 
@@ -91,6 +94,7 @@ class ArrivingTables:
         self._reader: Final = reader
         self._later: Final = later
         self._point = 0
+        self._files = ""
         self._reading: SnapshotRows | None = None
         self._whole = self._stopped = False
         self._idle_since = reader.server.clock.monotonic()
@@ -122,7 +126,7 @@ class ArrivingTables:
         return [
             JoinedTable(
                 str(table), stream, table.oid, self._point, place, at, reading.shapes[stream],
-                tuple(reading.pieces[stream]), self._later.attempt,
+                tuple(reading.pieces[stream]), self._files,
             )
             for stream, table in self.streams.items()
         ]  # fmt: skip
@@ -144,13 +148,25 @@ class ArrivingTables:
         reader = self._reader
         columns = {stream: reader.columns[str(table)] for stream, table in self.streams.items()}
         streams = {stream: (table, columns[stream]) for stream, table in self.streams.items()}
-        folder, at = SourceFolder(str(self._later.files / self._later.attempt)), self._point
+        rows = self._going_on or self._later.begin(self._point)
+        self._files, folder = rows.files, self._folder(rows)
         task = SnapshotTask(
-            reader.place, folder, reader.publication, reader.slot, name, at, at, streams, reader.connections,
-            reader.rate,
+            reader.place, folder, reader.publication, reader.slot, name, rows.since, self._point, streams,
+            reader.connections, reader.rate, streaming=True,
         )  # fmt: skip
         self._reading = reading = reader.server.reading(task)
         reader.server.beside("later rows", lambda: self._read(reading))
+
+    def _folder(self, rows: RowsUnderWay) -> SourceFolder:
+        return SourceFolder(str(self._later.files / rows.files))
+
+    @property
+    def _going_on(self) -> RowsUnderWay | None:
+        """The reading that was cut off, None where it does not go on. A log that ends before it is another one."""
+        if (rows := self._later.reading) is None:
+            return None
+        known = RowsProgress(self._folder(rows).snapshot).found()
+        return rows if known.since == rows.since and known.at < self._point else None
 
     def _read(self, reading: SnapshotRows) -> None:
         """Have the rows read, in a thread: taking a lock on a table may take long."""

@@ -121,6 +121,8 @@ class JoiningTables:
         self._tell(self._unfit)
         there = {str(table): table for table in found.tables}
         self._awaited = {self._reader.names[name]: None if name in self._unfit else there.get(name) for name in names}
+        if self._arriving is None and not any(self._awaited.values()):
+            self._later.give_up()
 
     def go_on(self, gathering: Gathering) -> bool:
         """Go on a little; return whether tables may join at the place reached.
@@ -191,7 +193,7 @@ class JoiningTables:
 
     def settle(self, before: int) -> None:
         """Take in that every output has everything before a place."""
-        self._later.settle(before)
+        self._later.settle(before, coming=self.coming)
 
     def close(self) -> None:
         """Give up the reading of rows."""

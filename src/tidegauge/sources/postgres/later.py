@@ -5,7 +5,7 @@
              at the place before this one; from here on its changes come as those of all tables do
 
 So the table exists from the epoch on that has the place before `place`, and there it is the database's table. It has
-nothing of earlier epochs.
+nothing of earlier epochs. Until it joins, its rows that are in files stay there: a reading that is cut off goes on.
 
 Invariant. A table that has a `place` has it for ever, and its first rows are the files that are named here. A table
 that was taken out is never followed again: its changes since were ignored.
@@ -62,6 +62,14 @@ class JoinedTable:
         return all(one.there for one in self.pieces)
 
 
+@dataclass(frozen=True, slots=True)
+class RowsUnderWay:
+    """First rows that are being read. files: their folder. since: the place of the first snapshot."""
+
+    files: str
+    since: int
+
+
 @dataclass(slots=True)
 class LaterTables:
     """The tables that came later, and those that were taken out, of one server and one incarnation of the source."""
@@ -71,8 +79,9 @@ class LaterTables:
     incarnation: int
     joined: dict[str, JoinedTable] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
+    reading: RowsUnderWay | None = None
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    """What the files of this connection are called."""
+    """What the chunks that this connection sets aside are called."""
 
     def __post_init__(self) -> None:
         self._read()
@@ -82,11 +91,28 @@ class LaterTables:
         if (said.get("identity"), said.get("incarnation")) == (self.identity, self.incarnation):
             self.joined.update({one["table"]: _joined(one) for one in said["joined"]})
             self.left.update(said["left"])
+            self.reading = None if (found := said.get("reading")) is None else RowsUnderWay(**found)
+
+    def begin(self, since: int) -> RowsUnderWay:
+        """Keep that first rows are read, from a place on: from now on the server keeps its log from there."""
+        with self._anew():
+            self.reading = made = RowsUnderWay(uuid.uuid4().hex[:12], since)
+        self.tidy()
+        return made
+
+    def give_up(self) -> None:
+        """Forget the rows of tables that have not joined."""
+        if self.reading is not None:
+            with self._anew():
+                self.reading = None
+            self.tidy()
 
     def join(self, tables: Iterable[JoinedTable]) -> None:
         """Keep that tables join."""
         with self._anew():
             self.joined.update({one.table: one for one in tables})
+            if self.reading is not None and self.reading.files in {one.files for one in self.joined.values()}:
+                self.reading = None
 
     def leave(self, table: str, place: int) -> None:
         """Keep that a table was taken out: it has all before a place, at most."""
@@ -95,29 +121,35 @@ class LaterTables:
 
     def forget(self) -> None:
         """Forget all of it: the source begins anew, with all tables that it has."""
-        if self.joined or self.left:
+        if self.joined or self.left or self.reading:
             with self._anew():
                 self.joined.clear()
                 self.left.clear()
+                self.reading = None
             self.tidy()
 
-    def settle(self, before: int) -> None:
-        """Take in that every output has everything before a place: remove the files that are not needed any more."""
+    def settle(self, before: int, *, coming: bool) -> None:
+        """Take in that every output has everything before a place: remove the files that are not needed any more.
+
+        coming: whether chunks of tables that have not joined are set aside.
+        """
         over = {name: replace(one, pieces=(), done=True) for name, one in self.joined.items() if one.place <= before}
         if any(not self.joined[name].done for name in over):
             self.join(over.values())
-            self.tidy()
+            self.tidy(coming=coming)
 
-    def tidy(self) -> None:
-        """Remove the files of tables that no output waits for, and the chunks that other connections set aside."""
+    def tidy(self, *, coming: bool = True) -> None:
+        """Remove the files of tables that no output waits for, and the chunks that other connections set aside.
+
+        coming: see `settle`.
+        """
         needed = {one.files for one in self.joined.values() if not one.done}
-        under_way = {self.attempt} - {one.files for one in self.joined.values()}
+        kept = needed | ({self.reading.files} if self.reading is not None else set())
         for path in self.files.iterdir() if self.files.is_dir() else ():
-            if path.name in needed or path.stem in under_way:
-                continue
             if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            elif not needed:
+                if path.name not in kept:
+                    shutil.rmtree(path, ignore_errors=True)
+            elif not needed and not (coming and path.stem == self.attempt):
                 path.unlink(missing_ok=True)
 
     @property
@@ -133,9 +165,8 @@ class LaterTables:
     @property
     def held(self) -> int | None:
         """The place from which on the server is to keep its log for them, None where it need not."""
-        return min(
-            (one.since for name, one in self.joined.items() if not (one.done or name in self.left)), default=None
-        )
+        places = [one.since for name, one in self.joined.items() if not (one.done or name in self.left)]
+        return min([*places, *([] if self.reading is None else [self.reading.since])], default=None)
 
     @contextmanager
     def _anew(self) -> Iterator[None]:
@@ -148,6 +179,8 @@ class LaterTables:
     def _keep(self) -> None:
         joined = [asdict(one) for one in self.joined.values()]
         said = {"identity": self.identity, "incarnation": self.incarnation, "joined": joined, "left": self.left}
+        if self.reading is not None:
+            said["reading"] = asdict(self.reading)
         self.folder.note(_FILE, said, durable=True)
 
 

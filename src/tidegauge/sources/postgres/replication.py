@@ -69,6 +69,19 @@ class LogSender:
         self._pg.flush()
         self._making = True
 
+    def copy(self, slot: str) -> int:
+        """Make the slot as a copy of another one, which may be in use; return the place from which on it gives all.
+
+        It goes with the session.
+        """
+        from psycopg import sql
+
+        query = sql.SQL("SELECT lsn::text FROM pg_copy_logical_replication_slot({}, {}, true)")
+        with explained(self._place, self._slot):
+            copied = query.format(sql.Literal(slot), sql.Literal(self._slot))
+            [(lsn,)] = self._connection.execute(copied).fetchall()
+        return Lsn.parse(lsn if isinstance(lsn, str) else lsn.decode()).value
+
     def made(self, seconds: float) -> tuple[int, str] | None:
         """Return where the slot begins and the name of the snapshot, None if it is not made yet."""
         until = time.monotonic() + seconds

@@ -81,7 +81,7 @@ class SnapshotTask:
     a later one if an earlier attempt was cut off. streams: the table of each stream, and its columns.
 
     connections: how many read at once, beside the session that holds the tables. rate: rows a second that all of them
-    read together at most.
+    read together at most. streaming: whether another session reads the slot meanwhile.
     """
 
     place: DatabasePlace
@@ -94,6 +94,7 @@ class SnapshotTask:
     streams: Mapping[str, tuple[PublishedTable, pa.Schema]]
     connections: int
     rate: int | None = None
+    streaming: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,16 @@ class SnapshotReading:
             if name in known and known[name].facts == part.facts and tables[stream].key and known[name].read
         }
         begun = {parts[name][0]: tables[parts[name][0]] for name in same}
-        keys = yield from touched(task.place, task.publication, task.slot, task.folder, begun, task.since, task.at)
+        keys = yield from touched(
+            task.place,
+            task.publication,
+            task.slot,
+            task.folder,
+            begun,
+            task.since,
+            task.at,
+            streaming=task.streaming,
+        )
         self._plans = {
             name: same[name]
             if name in same and keys.get(stream) is not None

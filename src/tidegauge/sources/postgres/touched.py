@@ -11,6 +11,7 @@ Invariant: every key that a transaction in between had changed, made or removed 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
@@ -77,10 +78,13 @@ def touched(
     tables: Mapping[str, HeldTable],
     since: int,
     upto: int,
+    *,
+    streaming: bool = False,
 ) -> Generator[object, None, dict[str, pa.Table | None]]:
     """Return the keys of each stream that transactions from `since` up to `upto` touched, and maybe a few more.
 
-    The slot is told nothing, so it gives all of it again.
+    The slot is told nothing, so it gives all of it again. streaming: whether another session reads it: then it is a
+    copy that is read, which goes with its session. One that begins behind `since` gives too little, and no keys.
     """
     keys = {stream: _Keys(table) for stream, table in tables.items()}
     if not keys:
@@ -88,8 +92,10 @@ def touched(
     streams = {(one.table.schema, one.table.name): stream for stream, one in tables.items()}
     oids = {str(one.table): one.table.oid for one in tables.values()}
     gathering = Gathering(streams, since, folder.spill, oids)
-    sender = LogSender(place, slot)
+    sender = LogSender(place, f"{slot[:50]}_{uuid.uuid4().hex[:12]}" if streaming else slot)
     try:
+        if streaming and sender.copy(slot) > since:
+            return dict.fromkeys(keys)
         sender.start(publication, since)
         sender.tell(0, 0, now=True)
         while gathering.reached < upto:
@@ -111,7 +117,8 @@ def touched(
     finally:
         sender.close()
         folder.forget_spill(since)
-    yield from _released(place, slot)
+    if not streaming:
+        yield from _released(place, slot)
     for one in keys.values():
         one.compact()
     return {stream: one.found for stream, one in keys.items()}
