@@ -20,8 +20,9 @@ import pyarrow as pa
 from tidegauge.errors.mysqlsource import BinlogTableChanged
 from tidegauge.lazy import library
 from tidegauge.sources.database.values import gathered
+from tidegauge.sources.mysql.documents import text_of
 from tidegauge.sources.mysql.shapes import ShapeColumn
-from tidegauge.sources.mysql.types import CODECS
+from tidegauge.sources.mysql.types import CODECS, DIGITS
 
 __all__ = ["ColumnCells", "cells_of", "layout"]
 
@@ -30,7 +31,6 @@ pc: Final = library("pyarrow.compute")
 _INTEGERS: Final = {1: 1, 2: 2, 3: 4, 8: 8, 9: 3}
 _FIXED: Final = {**_INTEGERS, 4: 4, 5: 8, 10: 3, 13: 1}
 _TIMES: Final = {17: 4, 18: 5, 19: 3}
-_DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _BINARY: Final = "binary"
 
 
@@ -57,7 +57,7 @@ def layout(column: ShapeColumn) -> tuple[int, int] | None:
         return _TIMES[kind] + (meta + 1) // 2, 0
     if kind == 246:
         whole, scale = (meta >> 8) - (meta & 0xFF), meta & 0xFF
-        return _DIGITS[whole % 9] + whole // 9 * 4 + scale // 9 * 4 + _DIGITS[scale % 9], 0
+        return DIGITS[whole % 9] + whole // 9 * 4 + scale // 9 * 4 + DIGITS[scale % 9], 0
     if kind in (15, 141, 254):  # 140 and 141 are compressed: their values are skipped
         return 0, 1 if meta < 256 else 2
     if kind in (140, 245, 252, 255):
@@ -95,6 +95,8 @@ def cells_of(cells: ColumnCells, column: ShapeColumn, kind: Any, charset: str) -
     elif number in (19, 247, 248) and pa.types.is_string(kind):
         words = {19: _time, 247: _word, 248: _words}[number]
         return _each(cells, column, charset, words), []
+    elif number == 245 and pa.types.is_string(kind):
+        return _documents(cells)
     elif number in (15, 252, 254) and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return _texts(cells, column, kind, charset)
     else:
@@ -147,7 +149,7 @@ def _numeric(cells: ColumnCells, column: ShapeColumn, kind: Any) -> Any:
     total: Any = np.zeros(len(positive), np.int64 if small else object)
     at = 0
     for digits in groups:
-        size = _DIGITS[digits]
+        size = DIGITS[digits]
         if not size:
             continue
         part = _unsigned(cells, size, big=True, first=at)
@@ -272,6 +274,18 @@ def _texts(cells: ColumnCells, column: ShapeColumn, kind: Any, charset: str) -> 
                 unfit.append(at)
                 texts.append(None)
         return pa.array(texts, kind), unfit
+
+
+def _documents(cells: ColumnCells) -> tuple[Any, list[int]]:
+    unfit: list[int] = []
+    texts: list[str | None] = []
+    for at, one in enumerate(gathered(cells.data, cells.starts, cells.sizes, ~cells.nulls).to_pylist()):
+        try:
+            texts.append(None if one is None else text_of(one))
+        except ValueError:
+            unfit.append(at)
+            texts.append(None)
+    return pa.array(texts, pa.string()), unfit
 
 
 def _latin(text: bytes) -> str:

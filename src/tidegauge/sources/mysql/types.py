@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-__all__ = ["CODECS", "arrow_of"]
+__all__ = ["CODECS", "DIGITS", "arrow_of"]
 
 CODECS: Final[Mapping[str, str]] = {
     "utf8mb4": "utf-8",
@@ -31,6 +31,8 @@ CODECS: Final[Mapping[str, str]] = {
     "latin1": "cp1252",
 }
 """The charsets of text that are read."""
+DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+"""Bytes of up to nine digits of a decimal, in the log."""
 _SIGNED: Final[Mapping[str, Any]] = {
     "tinyint": pa.int8(),
     "smallint": pa.int16(),
@@ -53,6 +55,7 @@ _EXACT: Final[Mapping[str, Any]] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "year": pa.int16(),
     "time": pa.string(),
+    "json": pa.string(),
     "bit": pa.int64(),
 }
 _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
