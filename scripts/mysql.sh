@@ -6,10 +6,10 @@ set -euo pipefail
 
 case "${1:-}" in
   5.6)
-    version=5.6.14 file=linux-amd64 megabytes=310
+    version=5.6.14 file=linux-amd64 megabytes=310 libraries="libaio"
     sha256=531c86e914df4061f8332e4e35421689011239a5be993698de1af0eb58f5d36a ;;
   8.0)
-    version=8.0.33.1 file=linux-x86_64 megabytes=554
+    version=8.0.33.1 file=linux-x86_64 megabytes=554 libraries="libaio libnuma"
     sha256=fb8db96cd1700474bebeb438b5bc228b88abead744c1d8c651cdea2022cefd86 ;;
   *) echo "$0: there is 5.6, and 8.0" >&2; exit 2 ;;
 esac
@@ -28,7 +28,7 @@ command -v mvn >/dev/null || skipped "there is no Maven to fetch it with ('sudo 
 if [ "$version" = 5.6.14 ]; then
   command -v perl >/dev/null || skipped "there is no Perl, which makes its folders ('sudo apt-get install perl')."
 fi
-for library in libaio libnuma; do
+for library in $libraries; do
   if ! ldconfig -p | grep -q "$library\.so\.1 "; then
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || skipped "there is no $library ('sudo apt-get install ${library}1')."
     apt-get update -qq || skipped "the list of packages cannot be had."
