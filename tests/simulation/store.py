@@ -1,4 +1,4 @@
-"""A flow over two tables of a MariaDB, and the same over those of a MySQL: the source's folder has the columns."""
+"""A flow over two tables of a MariaDB, and the same over those of MySQLs: the source's folder has the columns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pyarrow as pa
 from tests.simulation.shop import by_key
 
 import tidegauge as tg
-from tidegauge.remap.fromtime.gtid import GTID
-from tidegauge.remap.fromtime.mariadb import MARIADB
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.mysql.servers import MARIADB_SERVER, MYSQL8_SERVER, MYSQL_SERVER, ServerKind
 
 COLUMNS: Final = {
     "store.orders": pa.schema(
@@ -30,12 +29,12 @@ COLUMNS: Final = {
 _FOLDER: Final = tempfile.TemporaryDirectory(prefix="tidegauge-store-")
 
 
-def flow_of(kind: str, clock: str) -> tg.Dataflow:
+def flow_of(kind: str, server: ServerKind) -> tg.Dataflow:
     """Changes of one table go to two outputs, those of the other to one."""
     folder = SourceFolder(str(Path(_FOLDER.name, kind, "db")))
     if folder.columns() is None:
         folder.keep_columns(COLUMNS)
-        folder.note("server.json", {"clock": clock}, durable=True)
+        folder.note("server.json", {"clock": server.clock.kind, "server": server.name}, durable=True)
     flow = tg.Dataflow(kind, store="sqlite:///store.db", tick=1.0)
     url, tables = "mysql://nobody@nowhere/store", ["orders", "items"]
     db = flow.source("db", tg.MySqlSource(url, tables=tables, folder=_FOLDER.name, metadata=True))
@@ -48,9 +47,14 @@ def flow_of(kind: str, clock: str) -> tg.Dataflow:
 
 def make_flow() -> tg.Dataflow:
     """The flow over a MariaDB."""
-    return flow_of("mariadb", MARIADB.kind)
+    return flow_of("mariadb", MARIADB_SERVER)
 
 
 def of_mysql() -> tg.Dataflow:
-    """The flow over a MySQL."""
-    return flow_of("mysql", GTID.kind)
+    """The flow over a MySQL 5.6."""
+    return flow_of("mysql", MYSQL_SERVER)
+
+
+def of_mysql8() -> tg.Dataflow:
+    """The flow over a MySQL 8.0."""
+    return flow_of("mysql8", MYSQL8_SERVER)

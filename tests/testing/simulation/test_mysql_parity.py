@@ -103,7 +103,7 @@ class SimulatedSide(Side):
             DatabaseTable(name, setup.tables[name], drop_ours(user.streams[name]), 30 + number, whole=True)
             for number, name in enumerate(TABLES)
         ]
-        self.log = BinlogLog(tables, VirtualClock(), named=setup.kind.named)
+        self.log = BinlogLog(tables, VirtualClock(), setup.kind)
         server = SimulatedBinlogServer(self.log, cut=lambda count: dice.randrange(count + 1), together=1)
         self.source, self.decode = over_mysql(user, SourceFolder(str(root / "simulated")), server), user.decode
 
@@ -142,7 +142,7 @@ def life_of(server: MariaDb, root: Path, seed: int) -> Life:
     return Life(real, simulated, columns, dice, raised=(TidegaugeError,), fitted=fitted)
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
+@pytest.fixture(params=["mariadb", "mysql", "mysql8"])
 def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int], Life]]:
     made: list[Life] = []
 

@@ -49,8 +49,7 @@ class FollowedBinlog:
         self._cut: Final = cut
         self._spill: Final = _SPILL if random.random() < _SPILLS else None
         self._together: Final = random.randrange(1, 4)
-        named = source.setup.kind.named
-        self.log: Final = BinlogLog(data_tables(source, lambda: True), clock, named=named)
+        self.log: Final = BinlogLog(data_tables(source, lambda: True), clock, source.setup.kind)
         self.place: Final = self.log.domain
         self._followed: DatabaseRows | None = None
         self._last: dict[str, int] = {}
@@ -102,7 +101,7 @@ class FollowedBinlog:
 
     def _events(self, transaction: LoggedTransaction) -> Iterator[LoggedEvent]:
         one = BinlogTransaction(self.place, transaction.number, 0, 0, transaction.changes)
-        return events(one, self.log.database.tables, named=self.log.named, together=self._together)
+        return events(one, self.log.database.tables, self.log.kind, together=self._together)
 
     def act(self, act: Act, random: Random) -> None:
         """Do what befalls such a server alone."""

@@ -10,7 +10,7 @@ Nothing here moves by itself: no clock, no chance, no thread.
 Invariant: the rows of tables are what all transactions since the first made of them, also those that the log lost.
 
 >>> orders = DatabaseTable("orders", ("shop", "orders"), pa.schema([("id", pa.int64())]), 30)
->>> log = BinlogLog([orders], VirtualClock(), named=True)
+>>> log = BinlogLog([orders], VirtualClock(), MARIADB_SERVER)
 >>> log.write([RowChange("orders", None, {"id": 5})])
 >>> log.executed, log.settings()["gtid_binlog_pos"]
 ({'3': 2}, '3-57-2')
@@ -26,7 +26,7 @@ from typing import Final
 
 import pyarrow as pa  # noqa: F401 - for the example
 
-from tidegauge.sources.mysql.servers import MARIADB_SERVER, MYSQL_SERVER, ServerKind
+from tidegauge.sources.mysql.servers import MARIADB_SERVER, MYSQL8_SERVER, MYSQL_SERVER, ServerKind
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.upstream.database.binlog_events import BinlogTransaction
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, RowChange
@@ -36,11 +36,15 @@ __all__ = ["BinlogLog"]
 _OURS: Final = ("3", "3e11fa47-71ca-11e1-9e33-c80aa9429562")
 _ELSEWHERE: Final = ("9", "a1b2c3d4-71ca-11e1-9e33-c80aa9429562")
 _NUMBERS: Final = (57, 58)
-_VERSIONS: Final = ("10.11.19-MariaDB-log", "5.6.14-log")
+_VERSIONS: Final = {
+    MARIADB_SERVER.name: "10.11.19-MariaDB-log",
+    MYSQL8_SERVER.name: "8.0.33",
+    MYSQL_SERVER.name: "5.6.14-log",
+}
 
 
 class BinlogLog:
-    """The server. named: whether it is a MariaDB. domain: of its own transactions. database: the tables, and the
+    """The server. domain: of its own transactions. database: the tables, and the
     transactions that changed them, by their numbers. transactions: those in the log. executed, purged: of each
     domain, the last number that was, and the last one that is not in the log any more.
 
@@ -48,12 +52,11 @@ class BinlogLog:
     gone: the tables that were dropped, by their streams.
     """
 
-    def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock, *, named: bool) -> None:
+    def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock, kind: ServerKind) -> None:
         self.database = DatabaseRows(tables)
         self.clock: Final = clock
-        self.named: Final = named
-        self.domain: Final = _OURS[0 if named else 1]
-        self.kind: Final[ServerKind] = MARIADB_SERVER if named else MYSQL_SERVER
+        self.kind: Final = kind
+        self.domain: Final = _OURS[kind.by_sets]
         self.transactions: list[BinlogTransaction] = []
         self.executed: dict[str, int] = {}
         self.purged: dict[str, int] = {}
@@ -70,9 +73,9 @@ class BinlogLog:
     def settings(self) -> dict[str, str]:
         """Return the variables that a source reads."""
         found = {name: wanted for name, (wanted, _) in self.kind.wanted.items()}
-        found |= {"version": _VERSIONS[0 if self.named else 1], "server_id": "57", "filters": ""}
+        found |= {"version": _VERSIONS[self.kind.name], "server_id": "57", "filters": ""}
         found |= {"server_uid": "the server", "server_uuid": _OURS[1], "gtid_domain_id": _OURS[0]}
-        if self.named:
+        if not self.kind.by_sets:
             state = ",".join(f"{one}-{self._server(one)}-{last}" for one, last in self.executed.items())
             return {**found, "gtid_binlog_pos": state, "gtid_binlog_state": state}
         sets = {"gtid_executed": self.executed, "gtid_purged": self.purged}
@@ -106,7 +109,7 @@ class BinlogLog:
     def grow(self, count: int) -> None:
         """Let another server's transactions come into the log, which change none of the tables."""
         for _ in range(count):
-            self._logged(_ELSEWHERE[0 if self.named else 1], statement=("elsewhere", "CREATE TABLE t (id int)"))
+            self._logged(_ELSEWHERE[self.kind.by_sets], statement=("elsewhere", "CREATE TABLE t (id int)"))
 
     def state(self, statement: str, table: DatabaseTable) -> None:
         """Carry out a statement about a table, whose name goes where it has {}."""

@@ -1,7 +1,8 @@
 """Transactions as a MariaDB and a MySQL have them in their binary logs, event by event, with every value's bytes.
 
-    MariaDB   GTID  (TABLE_MAP with names  rows)*  XID
-    MySQL     GTID  BEGIN  (TABLE_MAP  rows of version 2)*  XID
+    MariaDB      GTID  (TABLE_MAP with names  rows)*  XID
+    MySQL 8.0    GTID  BEGIN  (TABLE_MAP with names  rows of version 2)*  XID
+    MySQL 5.6    GTID  BEGIN  (TABLE_MAP  rows of version 2)*  XID
 
 Written from the descriptions of the log, and not from what reads it.
 
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidegauge.sources.mysql.servers import ServerKind
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, Row, RowChange
 from tidegauge.testing.simulation.upstream.database.texts import text_of
 
@@ -30,9 +32,9 @@ __all__ = ["BinlogTransaction", "ColumnType", "ImagePlace", "LoggedEvent", "cell
 
 _HEADER: Final = struct.Struct("<IBIIIH")
 _QUERY, _XID, _TABLE_MAP = 2, 16, 19
-_GTIDS: Final = {True: 162, False: 33}
-_ROWS: Final = {True: (23, 24, 25), False: (30, 31, 32)}
-"""The types of events with rows, of a MariaDB or of a MySQL: of new rows, of changes, of rows that are gone."""
+_GTIDS: Final = {False: 162, True: 33}
+_ROWS: Final = {False: (23, 24, 25), True: (30, 31, 32)}
+"""The types of events with rows, of a MariaDB and of a MySQL: of new rows, of changes, of rows that are gone."""
 _DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _UTF8, _BYTES = 45, 63
 """The numbers of collations."""
@@ -162,28 +164,28 @@ def _text(value: Any) -> bytes:
 
 
 def events(
-    transaction: BinlogTransaction, tables: Mapping[str, DatabaseTable], *, named: bool, together: int = 2
+    transaction: BinlogTransaction, tables: Mapping[str, DatabaseTable], kind: ServerKind, *, together: int = 2
 ) -> Iterator[LoggedEvent]:
-    """Yield the events of a transaction. named: whether it is of a MariaDB. together: rows that an event has at most,
-    where they follow each other."""
-    one = transaction
+    """Yield the events of a transaction. kind: of the server. together: rows that an event has at most, where they
+    follow each other."""
+    one, mysql = transaction, kind.by_sets
 
     def event(kind: int, body: bytes) -> bytes:
         return _HEADER.pack(one.at, kind, one.server, _HEADER.size + len(body), 0, 0) + body
 
-    yield LoggedEvent(event(_GTIDS[named], _gtid(one, named=named)))
+    yield LoggedEvent(event(_GTIDS[mysql], _gtid(one, mysql=mysql)))
     database, statement = one.statement
-    if statement or not named:
+    if statement or mysql:
         yield LoggedEvent(event(_QUERY, _query(database, statement or "BEGIN")))
     if statement:
         return
     before = 0
     for run in _runs(one.changes, together):
         table, done = tables[one.changes[run[0]].stream], _done(one.changes[run[0]])
-        yield LoggedEvent(event(_TABLE_MAP, _described(table, named=named)))
+        yield LoggedEvent(event(_TABLE_MAP, _described(table, named=kind.named)))
         count = len(table.columns)
         present = ((1 << count) - 1).to_bytes((count + 7) // 8, "little") * (2 if done == 1 else 1)
-        body = _number(table) + struct.pack("<H", 1) + (b"" if named else struct.pack("<H", 2))
+        body = _number(table) + struct.pack("<H", 1) + (struct.pack("<H", 2) if mysql else b"")
         body += bytes([count]) + present
         images, places = b"", []
         for at in run:
@@ -191,7 +193,7 @@ def events(
                 if row is not None:
                     places.append(ImagePlace(at, after, before + len(images)))
                     images += _image(row, table)
-        found = event(_ROWS[named][done], body + images)
+        found = event(_ROWS[mysql][done], body + images)
         before += len(found)
         yield LoggedEvent(found, tuple(places))
     yield LoggedEvent(event(_XID, struct.pack("<Q", one.number)))
@@ -214,8 +216,8 @@ def _done(change: RowChange) -> int:
     return 0 if change.old is None else 2 if change.new is None else 1
 
 
-def _gtid(one: BinlogTransaction, *, named: bool) -> bytes:
-    if not named:
+def _gtid(one: BinlogTransaction, *, mysql: bool) -> bytes:
+    if mysql:
         return bytes([1]) + uuid.UUID(one.domain).bytes + struct.pack("<Q", one.number)
     return struct.pack("<QIB6x", one.number, int(one.domain), 1 if one.statement[1] else 0)
 

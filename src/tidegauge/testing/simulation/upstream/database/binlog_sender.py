@@ -7,7 +7,7 @@ transaction. `meet` is called before a call does anything, and when it is done a
 Invariant: a connection that was cut, or whose client is gone, gives nothing any more.
 
 >>> table = DatabaseTable("orders", ("shop", "orders"), pa.schema([("id", pa.int64())]), 30)
->>> server = SimulatedBinlogServer(BinlogLog([table], VirtualClock(), named=True))
+>>> server = SimulatedBinlogServer(BinlogLog([table], VirtualClock(), MARIADB_SERVER))
 >>> log = server.log()
 >>> log.start("", "3-1", "")
 >>> [event[4] for event in log.events(0.1)], str(server.look([("shop", "orders")]).tables[0])
@@ -29,7 +29,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.mysqlsource import BinlogServerAway, BinlogServerUnfit
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.mysql.catalog import FollowedTable, ServerLook
-from tidegauge.sources.mysql.servers import ServerKind
+from tidegauge.sources.mysql.servers import MARIADB_SERVER, ServerKind  # noqa: F401 - for the example
 from tidegauge.sources.mysql.sessions import error_of
 from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
 from tidegauge.testing.simulation.upstream.database.binlog import BinlogLog
@@ -109,8 +109,8 @@ class SimulatedBinlogServer:
         self.meet("open rows")
         self.answer(self.binlog.cuts)
         settings = self.binlog.settings()
-        gtids = kind.clock.render(kind.end(_SHOWN, settings)) if not kind.named else settings[kind.position]
-        if kind.named and not gtids:
+        gtids = kind.clock.render(kind.end(_SHOWN, settings)) if kind.by_sets else settings[kind.position]
+        if not (kind.by_sets or gtids):
             detail = "it does not say which transactions are in its log"
             raise BinlogServerUnfit(source=_SHOWN, detail=detail, remedy="change any row")
         there = {one.place: one for one in self.binlog.database.tables.values()}
@@ -230,7 +230,7 @@ class SimulatedBinlog:
             one = self._log.transactions[number]
             if self._sent is not None:
                 self._sent[one.domain] = one.number
-            made = events(one, self._log.database.tables, named=self._log.named, together=self._server.together)
+            made = events(one, self._log.database.tables, self._log.kind, together=self._server.together)
             self._events.extend(event.data for event in made)
 
     def _answer(self) -> None:
