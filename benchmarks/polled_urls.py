@@ -97,7 +97,7 @@ def measure(room: Room) -> list[Figure]:
         made.sink("rates", made.source("all", tg.union(*polled)), tg.ParquetSink(str(room.fresh("rates"))))
         driver = Driver(made, LocalEngine())
         try:
-            driver.wait_published(1)
+            driver.wait_published(1, patience=300.0)
             time.sleep(seconds / 4)
             _late(url)
             begun, used, epochs = time.perf_counter(), time.process_time(), driver.published

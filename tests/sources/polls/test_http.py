@@ -572,11 +572,11 @@ def test_sources_of_one_time_read_the_certificates_to_trust_once() -> None:
 
     client = SimpleNamespace(__name__="client", create_ssl_context=reading)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(trusted, [client] * 8, [whom()] * 8))
+        found = list(pool.map(trusted, [client] * 8, [whom(0.0)] * 8))
     assert (len(read), len(set(found))) == (1, 1)
     del found
     gc.collect()
-    assert isinstance(trusted(client, whom()), Trust)
+    assert isinstance(trusted(client, whom(0.0)), Trust)
     assert len(read) == 2, "who comes after the last of them reads anew"
 
 

@@ -215,7 +215,7 @@ class HttpFetch:
 
     def _trust(self) -> None:
         """Have a client that trusts whom this poll is to trust. Raises `HttpUnreachable`."""
-        these = whom()
+        these = whom(self.env.monotonic())
         if self._kept and self._kept[0][0] == these:
             return
         try:
