@@ -20,6 +20,7 @@ from tests.waiting import eventually
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.history import StoreBehindTable
 from tidegauge.errors.loads import (
     FileChangedMeanwhile,
     FileNotLoadable,
@@ -176,6 +177,26 @@ def test_a_folder_that_was_put_back_to_an_older_copy_takes_no_file_a_second_time
         tg.load(flow, "orders", tmp_path / "in" / "2.parquet")
     tg.load(flow, "orders", tmp_path / "in" / "4.parquet")
     assert [n for n, _ in rows(flow)] == [1, 2, 3, 4, 11, 12, 13, 14]
+
+
+def test_a_store_that_was_put_back_is_behind_its_tables_and_has_each_load_once_when_recovered(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2, 3)
+    flow = shop(tmp_path)
+    tg.load(flow, "orders", tmp_path / "in" / "1.parquet")
+    assert rows(flow) == [(1, 0), (11, 0)]
+    shutil.copy(tmp_path / "shop.db", tmp_path / "older.db")
+    tg.load(flow, "orders", tmp_path / "in" / "2.parquet")
+    assert rows(flow)[1] == (2, 1)
+    for path in tmp_path.glob("shop.db*"):
+        path.unlink()
+    (tmp_path / "older.db").rename(tmp_path / "shop.db")
+    with pytest.raises(LoadedAlready):
+        tg.load(flow, "orders", tmp_path / "in" / "2.parquet")
+    tg.load(flow, "orders", tmp_path / "in" / "3.parquet")
+    with pytest.raises(StoreBehindTable):
+        rows(flow)
+    tg.recover(flow)
+    assert rows(flow) == [(1, 0), (2, 1), (3, 2), (11, 0), (12, 1), (13, 2)]
 
 
 def test_a_load_that_fills_the_disk_is_nothing_and_is_made_once_there_is_room(tmp_path: Path) -> None:
