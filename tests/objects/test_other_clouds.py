@@ -21,6 +21,7 @@ from tests.sinks.test_delta_in_s3 import delta_rows
 from tests.sinks.test_parquet_in_s3 import listed_rows
 
 import tidegauge as tg
+from tidegauge.errors.loads import LoadedAlready
 from tidegauge.errors.objects import BucketMissing, ObjectOverwritten
 from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.objects.client import at_once
@@ -115,6 +116,29 @@ def test_an_object_that_was_overwritten_is_said(tmp_path: Path, cloud: CloudLake
     with pytest.raises(ObjectOverwritten):
         flow.run(until="caught-up", engine="local")
     assert [row["n"] for row in tg.read_arrow(flow, "orders").to_pylist()] == [1]
+
+
+def test_objects_are_listed_and_loaded_once_with_all_that_is_staged_there(tmp_path: Path, cloud: CloudLake) -> None:
+    put, columns = to_cloud(cloud, "in"), "n long, text string"
+    for name, number in (("a", 1), ("b", 2)):
+        put(f"{name}.jsonl", lines(number).encode())
+    flow = tg.Dataflow("shop", store=f"sqlite:///{tmp_path}/shop.db")
+    listed = tg.ListingSource(cloud.at("in/*.jsonl"), format=tg.Json(columns), staging=cloud.at("staging"))
+    history = tg.BatchSource(cloud.at("loads"), columns=columns)
+    every = tg.union(flow.source("listed", listed), flow.source("history", history))
+    flow.sink("orders", flow.source("every", every), tg.DeltaSink(cloud.at("orders")))
+
+    def found() -> list[tuple[int, str]]:
+        flow.run(until="caught-up", engine="local")
+        return sorted((row["n"], row["_source"]) for row in tg.read_arrow(flow, "orders").to_pylist())
+
+    assert found() == [(1, "listed"), (2, "listed")]
+    to_cloud(cloud, "old")("x.jsonl", lines(3, 4).encode())
+    tg.load(flow, "orders", cloud.at("old/*.jsonl"))
+    with pytest.raises(LoadedAlready):
+        tg.load(flow, "orders", cloud.at("old/x.jsonl"))
+    put("c.jsonl", lines(5).encode())
+    assert found() == [(1, "listed"), (2, "listed"), (3, "history"), (4, "history"), (5, "listed")]
 
 
 @pytest.mark.parametrize("kind", SINKS)

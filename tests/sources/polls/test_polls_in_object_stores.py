@@ -34,7 +34,7 @@ ONCE, LONG = 1, 12
 QUICK = {("dropped after", "manifest", ONCE), ("503 before", "rows", ONCE)}
 
 
-@pytest.fixture(params=["lake", "azure"])
+@pytest.fixture(params=["lake", "azure", "google"])
 def bucket(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
