@@ -56,8 +56,10 @@ def same_as_the_database(world: World) -> Counter[str]:
     for epoch in range(world.ledger.upper):
         place = world.ledger.until("db", epoch + 1).get(WAL, 0)
         for name, key in KEYS.items():
-            columns = database.tables[name].columns.names
-            held = applied(world.lake.rows(name, as_of=epoch), [key]).values()
+            rows = world.lake.rows(name, as_of=epoch)
+            added = [one.column.name for one in database.added if one.stream == name]
+            columns = database.tables[name].columns.names + [one for one in added if one in rows.schema.names]
+            held = applied(rows, [key]).values()
             there = database.rows_at(name, place) if place >= joins(world, name) else []
             assert in_order(held, columns) == in_order(there, columns), (name, epoch)
             several += Counter([name] if there else [])
@@ -81,14 +83,11 @@ def test_worlds_of_all_kinds_of_faults_hold(seed: int) -> None:
 
 @pytest.mark.parametrize("kinds", [("gain", "cut", "away"), ("gain", "crash", "error", "lost")])
 def test_t53_tables_that_join_are_those_of_the_database_at_each_epoch(kinds: Any) -> None:
-    several = Counter[str]()
-    for seed in range(2):
-        acts = [act for act in ACTS if act.what == "gain"]
-        plan = planned(seed, ground().facts, kinds=kinds, epochs=5)
-        world = World(ground(), plan.with_acts(sorted((*plan.acts, *acts), key=lambda act: act.at)))
-        world.run()
-        several += same_as_the_database(world)
-    assert all(several[name] for name in KEYS)
+    acts = [act for act in ACTS if act.what == "gain"]
+    plan = planned(1, ground().facts, kinds=kinds, epochs=5)
+    world = World(ground(), plan.with_acts(sorted((*plan.acts, *acts), key=lambda act: act.at)))
+    world.run()
+    assert same_as_the_database(world).keys() == KEYS.keys()
 
 
 def steps() -> Iterator[Fault]:

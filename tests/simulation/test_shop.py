@@ -65,7 +65,7 @@ def same_as_the_database(world: World) -> int:
 
 
 def in_order(rows: Any, columns: list[str]) -> list[list[Any]]:
-    return sorted(([row[column] for column in columns] for row in rows), key=lambda row: str(row[0]))
+    return sorted(([row.get(column) for column in columns] for row in rows), key=lambda row: str(row[0]))
 
 
 @pytest.mark.parametrize("seed", [4, 6, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(30, 60))])

@@ -36,9 +36,13 @@ class Side:
         self.identity = ""
         self.reached: list[Frontier] = []
         self.raised: Exception | None = None
+        self.schema: pa.Schema | None = None
+        """The columns that are bound, where these are others than the declared ones."""
+        self.further: Mapping[str, pa.Schema] = {}
+        """The columns that the last receipt told of."""
 
     def connect(self, start: Frontier) -> None:
-        bound = Bound(frontier=start, identity=self.identity)
+        bound = Bound(frontier=start, identity=self.identity, schema=self.schema)
         self.subscription = self.source.connect(start, bound)
         self.identity = self.subscription.identity
 
@@ -56,7 +60,7 @@ class Side:
             nonlocal last
             got = self.subscription.receive(1000, 0.2)
             if got is not None:
-                last = last.join(got.frontier)
+                self.further, last = got.further, last.join(got.frontier)
                 for stream, batch in got.batches:
                     for row in self.decode(stream, batch, pytest.fail).to_pylist():
                         values = {name: value for name, value in row.items() if name not in PLACE}
@@ -170,7 +174,8 @@ class Life:
             what = self.dice.choice(("change", "move", "go")) if old is not None else "come"
             if old is not None and what == "change":
                 new = {
-                    name: old[name] if name == key or self.dice.random() < self._keeps else new[name] for name in new
+                    name: old.get(name, new[name]) if name == key or self.dice.random() < self._keeps else new[name]
+                    for name in new
                 }
             found.append(RowChange(table, old, None if what == "go" else new))
             if old is not None and what != "change":

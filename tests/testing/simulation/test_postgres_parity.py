@@ -9,13 +9,14 @@ Places in the log differ, so a place is known by how many transactions were befo
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg import sql
 from tests.postgres import Server
@@ -29,6 +30,7 @@ from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.source import PostgresSource
+from tidegauge.sources.push.source import columns_within, declared, joined_columns
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
 from tidegauge.testing.simulation.upstream.database.server import PostgresLog
@@ -54,6 +56,9 @@ class RealSide(Side):
 
     def declare(self, *tables: str) -> None:
         self.source = replace(self.user, tables=tables)
+
+    def add_column(self, table: str, name: str, *, valued: bool) -> None:
+        self.shop.do(f"ALTER TABLE {table} ADD COLUMN {name} bigint{' DEFAULT 5' if valued else ''}")
 
     def write(self, changes: Sequence[RowChange]) -> None:
         with psycopg.connect(self.shop.address) as connection:
@@ -147,6 +152,9 @@ class SimulatedSide(Side):
     def declare(self, *tables: str) -> None:
         self.source = self.user.having(tables)
 
+    def add_column(self, table: str, name: str, *, valued: bool) -> None:
+        self.log.add_column(table, pa.field(name, pa.int64()), valued=valued)
+
     def write(self, changes: Sequence[RowChange]) -> None:
         self.log.write(changes)
 
@@ -237,6 +245,20 @@ class PostgresLife(Life):
         self.reached = {self.count: (self.real.reached[-1], self.simulated.reached[-1])}
         return list(found)
 
+    def add_column(self, table: str, name: str, *, valued: bool = False) -> None:
+        self.both(lambda side: side.add_column(table, name, valued=valued))
+        self.columns = {**self.columns, table: self.columns[table].append(pa.field(name, pa.int64()))}
+
+    def take_on(self, further: Mapping[str, pa.Schema]) -> None:
+        """Have further columns bound, and read by them."""
+        for side in self.sides:
+            side.schema = joined_columns(declared(side.source.streams), further)
+
+            def decode(stream: str, batch: Any, bad: Any, side: Any = side) -> Any:
+                return side.source.decode_by(stream, batch, columns_within(side.schema, stream), bad)
+
+            side.decode = decode
+
     def lose(self, how: str) -> None:
         """Take the slot away, or move it on. Nothing can be followed any more from before."""
         self.write()
@@ -302,6 +324,30 @@ def test_a_table_that_is_declared_later_joins_with_the_rows_that_it_has_at_a_rea
         life.write()
         life.follow()
     assert life.given > 0
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 5))])
+def test_columns_that_come_are_told_of_as_by_a_real_server_and_have_the_same_values(lives: Any, seed: int) -> None:
+    life = lives(seed)
+    for _ in range(3):
+        life.write()
+    life.first()
+    life.write()
+    life.add_column("orders", "more")
+    life.add_column("items", "filled", valued=True)
+    for _ in range(6):
+        life.write()
+    life.follow()
+    told = life.both(lambda side: dict(side.further))
+    assert told["orders"] == pa.schema([("more", pa.int64())])
+    assert life.both(lambda side: side.source.refused("items", "filled")) != ""
+    assert life.both(lambda side: side.source.refused("orders", "more")) == ""
+    life.reached = {count: where for count, where in life.reached.items() if count == min(life.reached)}
+    life.take_on({"orders": told["orders"]})
+    found = life.follow()
+    given = [values for group in found for _, values in group.get("orders", [])]
+    assert {"more"} <= set().union(*given)
+    assert any(values["more"] is not None for values in given)
 
 
 @pytest.mark.long

@@ -165,7 +165,7 @@ class PostgresSource:
 
     def connect(self, start: Frontier, bound: Bound) -> Replication:
         """Return a subscription from a place in the log on. See `Replication` for what it raises."""
-        return Replication(replace(self.setup, columns=self._followed(bound.schema)), start, bound)
+        return Replication(replace(self.setup, columns=self.followed(bound.schema)), start, bound)
 
     def held_back(self) -> HeldBack | None:
         """Return how much of the log the slot keeps, None where there is no slot, or it is lost. Asks the server."""
@@ -223,7 +223,7 @@ class PostgresSource:
             return self.slot
         return re.sub(r"[^a-z0-9_]", "_", "_".join(["tidegauge", *(self.owner or ())]).lower())[:_LONGEST]
 
-    def _followed(self, bound: pa.Schema | None) -> Mapping[str, pa.Schema]:
+    def followed(self, bound: pa.Schema | None) -> Mapping[str, pa.Schema]:
         """Return the columns of tables: those that they were declared with, and those that were taken on."""
         columns = dict(self._columns())
         for stream in self.tables:

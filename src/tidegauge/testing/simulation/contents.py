@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -131,6 +131,7 @@ class EpochContents:
         plan = self._made_by(name, epochs[0])
         steps = [step for step in plan.steps if deduped or not isinstance(step, Dedupe)]
         upstream, batches = self._upstreams[plan.source], list[pa.RecordBatch]()
+        schema = _taken_on(upstream.schema, self._ledger.taken_on(plan.source))
         for place, lower, upper, epoch in self._ranges(plan.source, epochs, whole=whole):
             if upstream.blurred(place, lower, upper):
                 return None
@@ -138,11 +139,11 @@ class EpochContents:
                 batches += self._bad_rows(plan.source, place, upstream.bad(place, lower, upper), whole=whole)
             else:
                 names = self._ledger.columns(plan.source, epoch)
-                batches += [_having(batch, names) for batch in upstream.rows(place, lower, upper)]
+                batches += [_having(batch, names, schema) for batch in upstream.rows(place, lower, upper)]
         rows: Counter[str] = Counter()
         given = [batch for found in batches if (batch := of_channel(found, plan.channel)) is not None]
         if given:
-            columns = columns_of(upstream.schema, plan.channel)
+            columns = columns_of(schema, plan.channel)
             functions, made = without_spark(steps, columns, output=name)
             together = conform(pa.concat_batches(given), columns)
             for batch in apply(functions, together, made, output=name, epoch=epochs[0]):
@@ -159,11 +160,36 @@ class EpochContents:
         return [pa.RecordBatch.from_pylist(rows, schema=BAD_RECORDS)] if rows else []
 
 
-def _having(batch: pa.RecordBatch, names: Collection[str] | None) -> pa.RecordBatch:
-    """Return rows with null in all columns but these; None for all."""
+def _taken_on(schema: pa.Schema, names: Collection[str] | None) -> pa.Schema:
+    """Return columns, of several streams without those of one that are not among these; None for all."""
+    if names is None:
+        return schema
+    found = []
+    for one in schema:
+        if pa.types.is_struct(one.type) and one.name in names:
+            one = one.with_type(pa.struct([each for each in one.type if f"{one.name}.{each.name}" in names]))
+        found.append(one)
+    return pa.schema(found)
+
+
+def _having(batch: pa.RecordBatch, names: Collection[str] | None, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in some columns, with null in all but those that are named; None for all."""
     if names is None:
         return batch
-    return filled(batch.select([name for name in batch.schema.names if name in names]), batch.schema)
+    kept = [name for name in batch.schema.names if name in names]
+    there = [_within(batch[name], schema.field(name), names) for name in kept]
+    return filled(pa.RecordBatch.from_arrays(there, kept), schema)
+
+
+def _within(column: Any, to: Any, names: Collection[str]) -> Any:
+    """Return a column as one of another type, of structs with null in all columns but those that are named."""
+    if not pa.types.is_struct(to.type):
+        return column
+    parts = [
+        column.field(one.name) if f"{to.name}.{one.name}" in names else pa.nulls(len(column), one.type)
+        for one in to.type
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(to.type), mask=column.is_null())
 
 
 def unlike(found: Counter[str], *, least: Counter[str], most: Counter[str]) -> str:

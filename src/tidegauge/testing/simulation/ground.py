@@ -126,6 +126,7 @@ class Ground:
             answering,
             {**can_gain(spec, logs, engine), **can_join(spec)},
             (*listed, *loaded),
+            tuple(name for name in feeds if isinstance(getattr(spec.sources[name], "source", None), PostgresSource)),
         )
         return Ground(make, spec, facts)
 

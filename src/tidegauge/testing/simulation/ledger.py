@@ -19,6 +19,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+import pyarrow as pa
+
+from tidegauge.remap.store.columns import decode_schema
 from tidegauge.testing.simulation.evidence import StoreEvidence, UpstreamEvidence
 from tidegauge.testing.simulation.forgotten import EpochBindings, Forgotten, PlaceRange, StoredMoves, moves_of
 
@@ -119,12 +122,24 @@ class BindingLedger:
         """Keep the columns that epochs have which were bound just now."""
         for source, columns in self._columns.items():
             for (text,) in self.ask(_SCHEMA, source):
-                names = frozenset(column[0] for column in json.loads(text))
+                schema = decode_schema(text)
+                within = [
+                    f"{one.name}.{each.name}" for one in schema if pa.types.is_struct(one.type) for each in one.type
+                ]
+                names = frozenset([*schema.names, *within])
                 columns.update(dict.fromkeys(range(lower, upper), names))
 
     def columns(self, source: str, epoch: int) -> frozenset[str] | None:
-        """Return the columns that were in force when an epoch was bound; None for all that the source has."""
+        """Return the columns that were in force when an epoch was bound; None for all that the source has.
+
+        Of several streams also each column of one, as in `orders.id`.
+        """
         return self._columns.get(source, {}).get(epoch)
+
+    def taken_on(self, source: str) -> frozenset[str] | None:
+        """Return the columns that were in force of any epoch, as `columns` does of one; None for all."""
+        found = self._columns.get(source)
+        return frozenset[str]().union(*found.values()) if found else None
 
     def _forget(self, since: int) -> None:
         """Look at the bindings that are left once those before an epoch are compacted."""

@@ -80,6 +80,7 @@ FaultKind: TypeAlias = Literal[
     "anew",
     "remake",
     "gain",
+    "alter",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -114,6 +115,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     remake     somebody has all rows of a table made again, by other code or by the same, or takes that back
     gain       the flow declares one more column of a source, from the next driver on; it begins without some; of a
                database, one more table
+    alter      a table of a database gets one more column, perhaps with values in the rows of before
     rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """
 
@@ -135,7 +137,7 @@ AUTO: Final = -1
 _RATES: Final = (0, 1, 5, 40, AUTO)
 """Rows a second."""
 
-APART: Final[tuple[FaultKind, ...]] = ("decisions", "add", "anew", "remake", "gain")
+APART: Final[tuple[FaultKind, ...]] = ("decisions", "add", "anew", "remake", "gain", "alter")
 """The kinds that are drawn from generators of their own, so that seeds that were found stay what they are."""
 _AT_COMMANDS: Final[tuple[FaultKind, ...]] = ("crash", "error", "lost")
 """The faults that strike where a table is removed or gets another edition."""
@@ -192,6 +194,8 @@ class FlowFacts(NamedTuple):
     """The sources that can gain columns, or tables, each with how many of its last ones the flow can do without."""
     listed: tuple[str, ...] = ()
     """The sources that list files, or take loads."""
+    altered: tuple[str, ...] = ()
+    """The databases whose tables get columns."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the sources or outputs that can have a kind of fault; one "" for what comes from elsewhere."""
@@ -203,8 +207,8 @@ class FlowFacts(NamedTuple):
             return self.pausable
         if kind == "remake":
             return self.tables
-        if kind == "gain":
-            return tuple(self.gaining)
+        if kind in ("gain", "alter"):
+            return tuple(self.gaining) if kind == "gain" else self.altered
         if kind not in (*AT_FEEDS, *AT_LOGS, *AT_FILES):
             return ("",)
         having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files), (("spoil",), self.listed))

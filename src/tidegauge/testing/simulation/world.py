@@ -102,7 +102,9 @@ class World:
         }
         self.upstreams: Final[Mapping[str, Any]] = {**written, **self.unions}
         self.gains: Final = Gains(plan.acts, ground.facts.gaining)
-        self.ledger: Final = BindingLedger(self.memory, self.upstreams, gaining=tuple(self.gains.lacks))
+        self.altered: Final = dict.fromkeys(act.on for act in plan.acts if act.what == "alter")
+        """The databases whose tables get columns."""
+        self.ledger: Final = BindingLedger(self.memory, self.upstreams, gaining=(*self.gains.lacks, *self.altered))
         self.codes: Final = Codes(ground.spec, self.ledger, self.lake)
         self.checks: Final = Checks(
             ground.spec,

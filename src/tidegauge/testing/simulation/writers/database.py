@@ -22,7 +22,7 @@ from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.protocol import BadRecord
-from tidegauge.sources.push.source import PushedSource
+from tidegauge.sources.push.source import PushedSource, joined_columns
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.database.source import SimulatedMySql, SimulatedPostgres
 from tidegauge.testing.simulation.upstream.database.tables import (
@@ -129,7 +129,6 @@ class DatabaseUpstream:
         self.whole = True
         self.made_anew = 0
         self.spoilt = False
-        self.schema: Final = user.schema
         self._user: Final = user
         self._source: Final = source
         self._seed: Final = seed
@@ -144,6 +143,14 @@ class DatabaseUpstream:
             check_columns(name, table.columns)
         self._open: int | None = None
         self._write("first", self._random.randrange(_FEW))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the flow gets, and those that came to tables since."""
+        further = {one: pa.schema([]) for one in self._source.streams}
+        for added in self.log.database.added:
+            further[added.stream] = further[added.stream].append(added.column)
+        return joined_columns(self._user.schema, further)
 
     @property
     def overtaken(self) -> bool:
@@ -218,8 +225,9 @@ class DatabaseUpstream:
                 changes = server.followed.between(begun.since, upper)
             for transaction in changes:
                 rows += server.changed(transaction, table)
-            columns = self._source.streams[table.stream]
-            batch = pa.RecordBatch.from_pylist([{name: row[name] for name in columns.names} for row in rows], columns)
+            columns = pa.schema([*self.schema.field(table.stream).type])
+            found = [{name: row.get(name) for name in columns.names} for row in rows]
+            batch = pa.RecordBatch.from_pylist(found, columns)
             batches += [self._in_its_column(table.stream, batch)] if rows else []
         return batches
 
@@ -250,11 +258,12 @@ class DatabaseUpstream:
 
     def _changes(self, random: Random, at: object, count: int) -> Iterator[RowChange]:
         """Yield what a transaction does, to several tables."""
+        now = self.log.database.tables_at(self.server.end(self.server.place))
         rows = {stream: dict(found) for stream, found in self.log.database.rows.items()}
         position = Random(f"{at}").randrange(1 << 32)  # noqa: S311 - nothing is secret here
         for number in range(count):
             table = random.choice(self.tables)
-            columns, shard, lower = table.columns, table.number - NUMBER, position + number
+            columns, shard, lower = now[table.stream].columns, table.number - NUMBER, position + number
             new: Row = made(columns, seed=self._seed, shard=shard, lower=lower, upper=lower + 1).to_pylist()[0]
             there, key = rows[table.stream], table.key
             old = there[random.choice([*there])] if there else None
@@ -262,7 +271,7 @@ class DatabaseUpstream:
             if what == "insert" or (what == "key" and new[key] in there):
                 old = there.get(new[key])
             elif what == "update" and old is not None:
-                new = {name: old[name] if name == key or random.random() < 0.4 else new[name] for name in new}
+                new = {name: old.get(name) if name == key or random.random() < 0.4 else new[name] for name in new}
             change = RowChange(table.stream, old, None if what == "delete" else new)
             if old is not None and (change.new is None or old[key] != new[key]):
                 del there[old[key]]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
+import pyarrow as pa
+
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.later import LaterTables
@@ -30,6 +32,8 @@ _WHOLE: Final = 0.3
 _SPILL: Final = 200
 """Bytes of a transaction from which on it is written to files, in some worlds: two changes, or three."""
 _SPILLS: Final = 0.4
+_VALUED: Final = 0.2
+"""How often a column comes with values in the rows of before."""
 
 
 class FollowedPostgres:
@@ -92,9 +96,7 @@ class FollowedPostgres:
             old, new, place = change.old, change.new, transaction.place
             moved = old is not None and (new is None or table.whole or old[table.key] != new[table.key])
             if old is not None and moved:
-                shown = {
-                    name: old[name] if table.whole or name == table.key else None for name in table.columns.names
-                }
+                shown = {name: value if table.whole or name == table.key else None for name, value in old.items()}
                 yield _row(shown, "delete", place, transaction.at, 2 * number)
             if new is not None:
                 op = "update" if old is not None and not moved else "insert"
@@ -108,6 +110,8 @@ class FollowedPostgres:
                 log.checkpoint()
             case "grow":
                 log.grow(act.number)
+            case "alter":
+                self._add_column(random)
             case "retention":
                 self._lose_slot(random)
             case "cut":
@@ -116,6 +120,12 @@ class FollowedPostgres:
                 log.slow = True
             case "arrive":
                 log.deliver()
+
+    def _add_column(self, random: Random) -> None:
+        """Let a table have one more column, some with values in the rows of before."""
+        added, stream = self.log.database.added, random.choice([*self.log.database.tables])
+        column = pa.field(f"more_{len(added)}", random.choice((pa.int64(), pa.string(), pa.decimal128(10, 2))))
+        self.log.add_column(stream, column, valued=random.random() < _VALUED)
 
     def _lose_slot(self, random: Random) -> None:
         """Drop the slot, move it on behind the flow's back, or let the server remove log that it needs."""

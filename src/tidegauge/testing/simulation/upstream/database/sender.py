@@ -23,12 +23,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
+import pyarrow as pa  # noqa: F401 - for the example
 
 from tidegauge.disk import make_folder
 from tidegauge.errors.postgressource import ServerAway, SlotActive, SlotLost
@@ -36,23 +36,25 @@ from tidegauge.sources.database.folder import SnapshotPiece
 from tidegauge.sources.postgres.catalog import (
     CatalogLook,
     PublicationFacts,
-    PublishedTable,
     RowsQuestion,
-    ServerColumn,
-    SlotFacts,
 )
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.ranges import PageRange
 from tidegauge.sources.postgres.server import CatalogQuestion
 from tidegauge.sources.postgres.snapshot import SnapshotTask
-from tidegauge.sources.postgres.types import modifier
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
+from tidegauge.testing.simulation.upstream.database.catalog import published, slot_facts
 from tidegauge.testing.simulation.upstream.database.passing import PassingTime
 from tidegauge.testing.simulation.upstream.database.server import LogSlot, PostgresLog
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable
-from tidegauge.testing.simulation.upstream.database.texts import data_frame, line_of, messages, sign_of_life
+from tidegauge.testing.simulation.upstream.database.texts import (
+    data_frame,
+    line_of,
+    messages,
+    sign_of_life,
+)
 from tidegauge.testing.simulation.upstream.simulated import unmet
 
 __all__ = ["DATABASE_POINTS", "SimulatedServer"]
@@ -106,7 +108,7 @@ class SimulatedServer:
     def _look(self, publication: str, tables: Sequence[tuple[str, str]], slot: str) -> CatalogLook:  # noqa: ARG002
         self.meet("look")
         self.answer(self.log.cuts)
-        known, there = self.log.database.tables.values(), self.log.slots.get(slot)
+        known, there = self.log.database.tables_at(self.log.end).values(), self.log.slots.get(slot)
         found = CatalogLook(
             version=170000,
             wal_level="logical",
@@ -116,9 +118,9 @@ class SimulatedServer:
             database=_DATABASE,
             end=self.log.end,
             publication=PublicationFacts(inserts=True, updates=True, deletes=True, truncates=True, root=False),
-            tables=tuple(_published(one) for one in known if one.place in tables),
+            tables=tuple(published(one, self.log.database.added) for one in known if one.place in tables),
             missing=(),
-            slot=None if there is None else _facts(there),
+            slot=None if there is None else slot_facts(there, _DATABASE, _PROCESS),
         )
         self.meet("looked")
         return found
@@ -171,7 +173,7 @@ class SimulatedSender:
         self._waits: frozenset[int] | None = None
         self._temporary = False
         self._at = 0
-        self._described: Final[set[str]] = set()
+        self._described: Final[set[tuple[str, int]]] = set()
         self._frames: Final[deque[bytes]] = deque()
 
     @property
@@ -279,7 +281,8 @@ class SimulatedSender:
         if slot is None or slot.line is not self or not self._at:
             return
         for transaction in self._log.database.between(self._at, self._log.end):
-            end, tables = self._log.end_of(transaction.place), self._log.database.tables
+            place = transaction.place
+            end, tables = self._log.end_of(place), self._log.database.tables_at(place)
             for message in messages(transaction, end, tables, self._described, sparing=self._log.sparing):
                 self._frames.append(data_frame(transaction.place, message))
             self._at = end
@@ -341,7 +344,7 @@ class SimulatedReading:
         for number, stream in enumerate(task.streams):
             self._server.meet("copy rows")
             self._server.answer(self._line)
-            table = self._server.log.database.tables[stream]
+            table = replace(self._server.log.database.tables[stream], columns=task.streams[stream][1])
             plan, pages = progress.plan(stream, "simulated", [PageRange(0, None)]), PageRange(0, None)
             self.pieces[stream] = self._read(table, Path(task.folder.snapshot, f"{number}-{plan.name}.csv"))
             progress.read(plan, pages, self.pieces[stream])
@@ -365,35 +368,3 @@ class SimulatedReading:
                 found.append(SnapshotPiece(str(path), start, size, len(some), first))
                 start, first = start + size, first + len(some)
         return tuple(found)
-
-
-def _facts(slot: LogSlot) -> SlotFacts:
-    held = slot.line is not None and not slot.line.ended
-    return SlotFacts("pgoutput", _DATABASE, slot.confirmed, slot.lost, _PROCESS if held else None)
-
-
-def _published(table: DatabaseTable) -> PublishedTable:
-    columns = tuple(_column(one.name, one.type) for one in table.columns)
-    names, identity = tuple(table.columns.names), "f" if table.whole else "d"
-    return PublishedTable(table.number, *table.place, "r", identity, True, True, names, None, columns)  # noqa: FBT003
-
-
-def _column(name: str, kind: Any) -> ServerColumn:
-    if pa.types.is_decimal(kind):
-        return ServerColumn(name, "numeric", modifier(kind.precision, kind.scale), "b", "numeric")
-    found = _TYPES.get(kind, "text")
-    return ServerColumn(name, found, -1, "b", found)
-
-
-_TYPES: Final = {
-    pa.bool_(): "bool",
-    pa.int16(): "int2",
-    pa.int32(): "int4",
-    pa.int64(): "int8",
-    pa.float32(): "float4",
-    pa.float64(): "float8",
-    pa.binary(): "bytea",
-    pa.date32(): "date",
-    pa.timestamp("us"): "timestamp",
-    pa.timestamp("us", tz="UTC"): "timestamptz",
-}

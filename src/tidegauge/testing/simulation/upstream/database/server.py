@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa  # noqa: F401 - for the example
 
 from tidegauge.testing.simulation.clock import VirtualClock
-from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, RowChange
+from tidegauge.testing.simulation.upstream.database.tables import AddedColumn, DatabaseRows, DatabaseTable, RowChange
 
 __all__ = ["Line", "LogSlot", "PostgresLog"]
 
@@ -105,6 +105,13 @@ class PostgresLog:
     def grow(self, count: int) -> None:
         """Write other tables' changes to the log."""
         self.end += count * _CHANGE
+        self.changes += 1
+
+    def add_column(self, stream: str, column: Any, *, valued: bool) -> None:
+        """Let a table have one more column: all changes from here on have it."""
+        self.end += _CHANGE
+        self.database.added.append(AddedColumn(self.end, stream, column, valued))
+        self.end += _HEADER
         self.changes += 1
 
     def end_of(self, place: int) -> int:

@@ -80,9 +80,20 @@ class SimulatedPostgres:
         """Return the rows of chunks."""
         return self.here.decode(stream, batch, on_bad_record)
 
+    def decode_by(
+        self, stream: str, batch: pa.RecordBatch, columns: pa.Schema, on_bad_record: OnBadRecord
+    ) -> pa.RecordBatch:
+        """Return the rows of chunks in these columns."""
+        return self.here.decode_by(stream, batch, columns, on_bad_record)
+
+    def refused(self, stream: str, column: str) -> str:
+        """Return why a column that came to a table is not taken on, "" if it may be."""
+        return self.here.refused(stream, column)
+
     def connect(self, start: Frontier, bound: Bound) -> MetSubscription:
         """Return a subscription from a place in the log on."""
-        setup = replace(self.here.setup, server=self.server, spill=self.spill)
+        columns = self.here.followed(bound.schema)
+        setup = replace(self.here.setup, server=self.server, spill=self.spill, columns=columns)
         return MetSubscription(self.server, lambda: Replication(setup, start, bound))
 
 

@@ -13,12 +13,12 @@ Invariant: the rows of a table are what its transactions made of it, so `rows_at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-__all__ = ["DatabaseRows", "DatabaseTable", "LoggedTransaction", "Row", "RowChange"]
+__all__ = ["AddedColumn", "DatabaseRows", "DatabaseTable", "LoggedTransaction", "Row", "RowChange"]
 
 Row: TypeAlias = Mapping[str, Any]
 """The values of a row, by column."""
@@ -44,6 +44,19 @@ class DatabaseTable:
 
 
 @dataclass(frozen=True, slots=True)
+class AddedColumn:
+    """A column that came to a table. place: from which on changes have it.
+
+    valued: whether rows of before have a value in it, as of a default.
+    """
+
+    place: int
+    stream: str
+    column: Any
+    valued: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RowChange:
     """What became of a row. old: what it was, None for a new one. new: what it is, None for one that is gone."""
 
@@ -64,13 +77,23 @@ class LoggedTransaction:
 
 class DatabaseRows:
     """Tables by their streams. first: the rows that they began with, by key; none. rows: those of each at present.
-    log: all transactions that changed some."""
+    log: all transactions that changed some. added: the columns that came to tables."""
 
     def __init__(self, tables: Sequence[DatabaseTable], first: Mapping[str, Mapping[Any, Row]] | None = None) -> None:
         self.tables: Final = {table.stream: table for table in tables}
         self.first: Final[dict[str, dict[Any, Row]]] = {one: dict((first or {}).get(one, {})) for one in self.tables}
         self.rows: Final[dict[str, dict[Any, Row]]] = {one: dict(rows) for one, rows in self.first.items()}
         self.log: Final[list[LoggedTransaction]] = []
+        self.added: Final[list[AddedColumn]] = []
+
+    def tables_at(self, place: int) -> dict[str, DatabaseTable]:
+        """Return the tables as they were at a place, with the columns that had come by then."""
+        found = dict(self.tables)
+        for one in self.added:
+            if one.place <= place:
+                table = found[one.stream]
+                found[one.stream] = replace(table, columns=table.columns.append(one.column))
+        return found
 
     def commit(self, place: int, *, at: int, number: int, changes: Sequence[RowChange]) -> None:
         """Take in a transaction, which is the last one."""

@@ -21,9 +21,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from tidegauge.sources.postgres.types import modifier
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, LoggedTransaction, Row, RowChange
 
-__all__ = ["data_frame", "line_of", "messages", "sign_of_life", "text_of"]
+__all__ = ["data_frame", "line_of", "messages", "number_of", "sign_of_life", "text_of"]
 
 _EPOCH_2000: Final = 946_684_800_000_000
 _NULL: Final = b"n"
@@ -48,6 +49,31 @@ def text_of(value: Any, kind: Any) -> bytes:
     return str(value).encode()
 
 
+def number_of(kind: Any) -> tuple[int, int]:
+    """Return the server's number of a type, and its modifier.
+
+    >>> number_of(pa.int64()), number_of(pa.decimal128(10, 2))
+    ((20, -1), (1700, 655366))
+    """
+    if pa.types.is_decimal(kind):
+        return 1700, modifier(kind.precision, kind.scale)
+    return _NUMBERS.get(kind, 25), -1
+
+
+_NUMBERS: Final = {
+    pa.bool_(): 16,
+    pa.binary(): 17,
+    pa.int64(): 20,
+    pa.int16(): 21,
+    pa.int32(): 23,
+    pa.float32(): 700,
+    pa.float64(): 701,
+    pa.date32(): 1082,
+    pa.timestamp("us"): 1114,
+    pa.timestamp("us", tz="UTC"): 1184,
+}
+
+
 def line_of(row: Row, table: DatabaseTable) -> bytes:
     """Return a row as a line of CSV. Nulls are empty there, and no text is.
 
@@ -55,7 +81,8 @@ def line_of(row: Row, table: DatabaseTable) -> bytes:
     >>> line_of({"a": None, "b": "x,y"}, table)
     b',"x,y"\\n'
     """
-    cells = [None if row[one.name] is None else text_of(row[one.name], one.type) for one in table.columns]
+    values = [(row.get(one.name), one.type) for one in table.columns]
+    cells = [None if value is None else text_of(value, kind) for value, kind in values]
     return b",".join(b"" if cell is None else b'"' + cell.replace(b'"', b'""') + b'"' for cell in cells) + b"\n"
 
 
@@ -63,11 +90,12 @@ def messages(
     transaction: LoggedTransaction,
     end: int,
     tables: Mapping[str, DatabaseTable],
-    told: set[str],
+    told: set[tuple[str, int]],
     *,
     sparing: bool = False,
 ) -> Iterator[bytes]:
-    """Yield the messages of a transaction. end: where its commit ends. told: tables that were described before.
+    """Yield the messages of a transaction. end: where its commit ends. tables: as they were then. told: tables that
+    were described before, each with how many columns it had.
 
     sparing: whether a text that an update leaves alone stays out, as a large one does, where the transaction has it.
     """
@@ -75,8 +103,8 @@ def messages(
     yield struct.pack(">cQqI", b"B", transaction.place, transaction.at - _EPOCH_2000, transaction.number)
     for change in transaction.changes:
         table = tables[change.stream]
-        if change.stream not in told:
-            told.add(change.stream)
+        if (shape := (change.stream, len(table.columns))) not in told:
+            told.add(shape)
             yield _relation(table)
         left_out = _left_out(change, table, seen) if sparing else frozenset()
         yield _change(change, table, left_out)
@@ -99,7 +127,7 @@ def _relation(table: DatabaseTable) -> bytes:
     found += (b"f" if table.whole else b"d") + struct.pack(">h", len(table.columns))
     for column in table.columns:
         keyed = table.whole or column.name == table.key
-        found += bytes([keyed]) + column.name.encode() + b"\0" + struct.pack(">Ii", 25, -1)
+        found += bytes([keyed]) + column.name.encode() + b"\0" + struct.pack(">Ii", *number_of(column.type))
     return found
 
 
@@ -113,7 +141,7 @@ def _left_out(change: RowChange, table: DatabaseTable, seen: set[tuple[str, Any]
     if old is None or not known:
         return frozenset()
     texts = [one.name for one in table.columns if pa.types.is_string(one.type) and one.name != table.key]
-    return frozenset(name for name in texts if old[name] is not None and old[name] == new[name])
+    return frozenset(name for name in texts if old.get(name) is not None and old[name] == new.get(name))
 
 
 def _change(change: RowChange, table: DatabaseTable, left_out: frozenset[str]) -> bytes:

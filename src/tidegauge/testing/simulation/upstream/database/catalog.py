@@ -1,0 +1,76 @@
+"""What the catalog of a simulated server of PostgreSQL says of its tables and slots.
+
+Invariant: a column has one number and one type here and in the log, and no other column of its table has the number.
+
+>>> table = DatabaseTable("orders", ("public", "orders"), pa.schema([("id", pa.int64())]), 16384)
+>>> found = published(table, [])
+>>> found.columns[0].type, found.growth.mark
+('int8', TableMark(last=1, stored=16384, listed=False))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.sources.postgres.catalog import PublishedTable, ServerColumn, SlotFacts
+from tidegauge.sources.postgres.growth import GrownColumn, TableGrowth
+from tidegauge.sources.postgres.types import modifier
+from tidegauge.testing.simulation.upstream.database.server import LogSlot
+from tidegauge.testing.simulation.upstream.database.tables import AddedColumn, DatabaseTable
+from tidegauge.testing.simulation.upstream.database.texts import number_of
+
+__all__ = ["published", "slot_facts"]
+
+
+def slot_facts(slot: LogSlot, database: str, process: int) -> SlotFacts:
+    """Return what the catalog says of a slot. process: the server's, that sends to it while somebody has it."""
+    held = slot.line is not None and not slot.line.ended
+    return SlotFacts("pgoutput", database, slot.confirmed, slot.lost, process if held else None)
+
+
+def published(table: DatabaseTable, added: Sequence[AddedColumn]) -> PublishedTable:
+    """Return what the catalog says of a table. added: the columns that came to tables."""
+    columns = tuple(_column(one.name, one.type) for one in table.columns)
+    names, identity = tuple(table.columns.names), "f" if table.whole else "d"
+    valued = {one.column.name for one in added if one.stream == table.stream and one.valued}
+    grown = {
+        one.name: GrownColumn(number, *number_of(one.type), valued=one.name in valued)
+        for number, one in enumerate(table.columns, 1)
+    }
+    growth = TableGrowth(len(names), table.number, listed=False, columns=grown)
+    return PublishedTable(
+        table.number,
+        *table.place,
+        "r",
+        identity,
+        key=True,
+        readable=True,
+        published=names,
+        filtered=None,
+        columns=columns,
+        growth=growth,
+    )
+
+
+def _column(name: str, kind: Any) -> ServerColumn:
+    if pa.types.is_decimal(kind):
+        return ServerColumn(name, "numeric", modifier(kind.precision, kind.scale), "b", "numeric")
+    found = _TYPES.get(kind, "text")
+    return ServerColumn(name, found, -1, "b", found)
+
+
+_TYPES: Final = {
+    pa.bool_(): "bool",
+    pa.int16(): "int2",
+    pa.int32(): "int4",
+    pa.int64(): "int8",
+    pa.float32(): "float4",
+    pa.float64(): "float8",
+    pa.binary(): "bytea",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp",
+    pa.timestamp("us", tz="UTC"): "timestamptz",
+}
