@@ -32,7 +32,8 @@ from tidegauge.errors.flow import InvalidArgument, ReservedColumn
 from tidegauge.errors.polls import PollsElsewhere, PollUnfit
 from tidegauge.remap.fromtime import SourceState
 from tidegauge.sources.bytewax import pulling
-from tidegauge.sources.bytewax.fetching import BytewaxFetch
+from tidegauge.sources.bytewax.fetching import KIND, BytewaxFetch
+from tidegauge.sources.polls.log import PollLog
 
 Begin = Callable[..., Driver]
 
@@ -315,8 +316,6 @@ def test_what_is_no_row_is_named_and_nothing_of_it_is_staged(
 def test_a_full_disk_costs_no_item_of_a_source_that_cannot_give_it_again(
     begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegauge.sources.polls.log import PollLog
-
     publish, left = PollLog.publish, [3]
 
     def full(self: PollLog, *args: Any, **given: Any) -> Any:
@@ -334,14 +333,64 @@ def test_a_full_disk_costs_no_item_of_a_source_that_cannot_give_it_again(
     assert (left, radio.built) == ([0], 1)
 
 
+def test_an_error_that_passes_is_waited_for_a_second_also_where_a_partition_has_long_been_quiet(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a search through simulated worlds: the quiet partition's errors had made the wait grow."""
+    blocked = Blocked("a", 0)
+    source = Numbers({"a": [1], "b": []}, wrong=blocked)
+    driver = begin(source, timeout=0.3)
+    publish, left = PollLog.publish, [1]
+
+    def full(self: PollLog, *args: Any, **given: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(28, "No space left on device")
+        return publish(self, *args, **given)
+
+    def rows() -> int:
+        with suppress(PartitionBlocked):
+            driver.bind(driver.look())
+        return len(driver.rows())
+
+    monkeypatch.setattr(PollLog, "publish", full)
+    try:
+        for _ in range(12):
+            with pytest.raises(PartitionBlocked):
+                until(lambda: driver.bind(driver.look()) and False)
+        source.parts["b"] += [10]
+        with pytest.raises(OSError, match="No space left"):
+            until(lambda: rows() > 0)
+        driver.clock.now += 1.0
+        until(lambda: rows() > 0)
+    finally:
+        blocked.gate.set()
+
+
 def test_a_dynamic_source_gives_what_is_on_air_and_has_no_state(begin: Begin) -> None:
     radio = Radio([1, 2])
     first = begin(radio)
     assert catch_up(first, 2) == [1, 2]
-    assert parts_of(first) == [["worker", None, 2]]
+    [[name, _run, items]] = parts_of(first)
+    assert (name, items) == ("worker", 2)
     first.poller.close()
     radio.air += [3]
     assert catch_up(begin(radio, after=first), 3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_a_run_took_of_a_queue_is_given_again_where_another_was_ahead_of_it(count: int) -> None:
+    """Found by a search through simulated worlds. The other run has staged as many items, or more, or fewer."""
+    radio = Radio([1, 2])
+
+    given: Any = {"source": "it", "stateful": False, "step": "it", "columns": pa.schema([("n", pa.int64())])}
+    fetch = BytewaxFetch(connector=radio, row=as_number, timeout=60.0, run="mine", **given)
+    until(lambda: (mine := fetch(None)) is not None and mine.rows["n"].to_pylist() == [1, 2])
+    other = SourceState(kind=KIND, source_id="it", value={"parts": [["worker", "other", count]]})
+    radio.air += [3]
+    until(lambda: (mine := fetch(other)) is not None and mine.rows["n"].to_pylist() == [1, 2, 3])
+    fetch.close()
+    assert radio.built == 1
 
 
 def test_items_that_row_leaves_out_move_the_state_alone(begin: Begin) -> None:
@@ -382,6 +431,7 @@ def test_a_partition_that_waited_for_room_is_not_taken_for_one_that_has_nothing(
         columns=pa.schema([("n", pa.int64())]),
         row=as_number,
         timeout=60.0,
+        run="r",
     )
     found, state = list[int](), None
     while (brought := fetch(state)) is not None:

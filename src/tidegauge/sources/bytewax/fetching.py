@@ -2,8 +2,9 @@
 
     {"parts": [[name, the encoded state after its last item, how many items it has given], ...]}
 
-The count makes the state of a partition without one move with its items. A partition that is no longer listed keeps
-its place in the state, for the day it comes back; a new one begins without a state.
+The count makes the state of a partition without one move with its items. In place of that it has the name of its
+run: a run that another driver was ahead of knows by it that its own items are not staged, and gives them again. A
+partition that is no longer listed keeps its place in the state, for the day it comes back; a new one begins without.
 
 A poll gives what waits in the partitions (see `pulling`), and forgets it once it is asked for what comes after: by
 then it is staged. So what could not be staged is given again, and nothing is read from upstream twice in a run.
@@ -19,10 +20,8 @@ Invariant: the rows between two states are the items between them, of every part
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Condition
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from tidegauge.errors.fromtime import InvalidState, StateTooLarge
 from tidegauge.errors.polls import StateNotKept
 from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.fromtime.encoding import JsonValue
+from tidegauge.sources.bytewax.apart import IN_THREADS, News, PullThreads
 from tidegauge.sources.bytewax.pulling import Connector, Pull
 from tidegauge.sources.bytewax.rows import rows_of
 from tidegauge.sources.polls.poller import Brought
@@ -81,7 +81,7 @@ class BytewaxFetch:
     """Reads a bytewax source; a `Fetch`, which one thread calls at a time.
 
     stateful: whether it is a `FixedPartitionedSource`. row: the user's function of an item, if any. timeout: seconds
-    that a partition may take for one call.
+    that a partition may take for one call. run: a name that no other run has. apart: where the partitions run.
     """
 
     source: str
@@ -91,13 +91,18 @@ class BytewaxFetch:
     columns: pa.Schema
     row: Callable[[Any], Any] | None
     timeout: float
-    _news: Condition = field(default_factory=Condition)
+    run: str
+    apart: PullThreads = IN_THREADS
+    _news: News = field(init=False)
     _pulls: list[Pull] | None = None
     _places: dict[str, PartPlace] = field(default_factory=dict)
     _base: SourceState | None = None
     _given: tuple[SourceState, dict[Pull, int], dict[str, PartPlace]] | None = None
     """The state after the rows given last, how many batches that was of each partition, and where each is then."""
     _closed: bool = False
+
+    def __post_init__(self) -> None:
+        self._news = self.apart.news()
 
     def __call__(self, state: SourceState | None) -> Brought | None:
         """Return what came after a state. Raises the errors TG-0981 to TG-0985, `PollUnfit`, `StateNotKept`."""
@@ -110,7 +115,8 @@ class BytewaxFetch:
             if batches:
                 count = sum(len(batch.items) for batch in batches)
                 before = places.get(pull.name, PartPlace(None, 0))
-                places[pull.name] = PartPlace(batches[-1].state, before.items + count)
+                state_after = batches[-1].state if self.stateful else self.run
+                places[pull.name] = PartPlace(state_after, before.items + count)
         after = state_of(self.source, places, state)
         found = [
             rows_of(
@@ -127,7 +133,7 @@ class BytewaxFetch:
     def troubles(self) -> dict[str, TidegaugeError]:
         """Return what keeps single partitions from going on at present, by their names."""
         with self._news:
-            now, found = time.monotonic(), dict[str, TidegaugeError]()
+            now, found = self.apart.monotonic(), dict[str, TidegaugeError]()
             for pull in self._pulls or ():
                 if pull.error is not None:
                     found[pull.name] = pull.error
@@ -147,6 +153,8 @@ class BytewaxFetch:
             _, given, self._places = self._given
             for pull, batches in given.items():
                 pull.drop(batches)
+        elif self._pulls is not None and not self.stateful:
+            self._places = places_of(state)  # what waits cannot be read again, and nobody else has it
         elif self._pulls is None or state != self._base:
             self._open(state)
         self._base, self._given = state, None
@@ -163,10 +171,11 @@ class BytewaxFetch:
             Pull(
                 name,
                 self._building(name),
-                state=self._places.get(name, PartPlace(None, 0)).state,
+                state=self._places.get(name, PartPlace(None, 0)).state if self.stateful else None,
                 told=told,
                 news=self._news,
                 stateless=not self.stateful,
+                apart=self.apart,
             )
             for name in self._names(told)
         ]
@@ -208,7 +217,7 @@ class BytewaxFetch:
                     return False
                 if error := next((pull.error for pull in pulls if pull.error is not None), None):
                     raise error
-                now = time.monotonic()
+                now = self.apart.monotonic()
                 busy = [(pull.since, pull) for pull in pulls if pull.since is not None]
                 if not busy:
                     return False

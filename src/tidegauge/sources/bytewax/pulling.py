@@ -8,6 +8,7 @@ growing delay.
 Invariant: `waiting` is what the partition gave after the state that was dropped last, in its order, without a gap.
 Another thread calls no method of the partition, ever.
 
+>>> from threading import Condition
 >>> class Numbers:
 ...     def __init__(self, at): self.at = at
 ...     def next_awake(self): return None
@@ -28,19 +29,17 @@ Another thread calls no method of the partition, ever.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import accumulate, islice
-from threading import Condition
 from typing import Any, Final, Literal
 
 from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.errors.bytewax import PartitionBlocked, PartitionRaised, PartitionStateNotKept
 from tidegauge.remap.fromtime.encoding import JsonValue
+from tidegauge.sources.bytewax.apart import IN_THREADS, News, PullThreads
 from tidegauge.sources.polls.poller import backoff
 from tidegauge.sources.polls.states import decoded, encoded
 
@@ -78,14 +77,16 @@ class Pull:
 
     build: makes the partition of a resume state. state: the encoded one to begin from. stateless: whether it has
     none. since: when its present call began; None where it is idle: it has ended, said that it has nothing, or waits.
+    apart: where it runs.
     """
 
     name: str
     build: Callable[[Any], Any]
     state: JsonValue
     told: Connector
-    news: Condition
+    news: News
     stateless: bool = False
+    apart: PullThreads = IN_THREADS
     waiting: deque[Batch] = field(default_factory=deque)
     held: int = 0
     shown: int = 0
@@ -107,8 +108,8 @@ class Pull:
 
     def begin(self) -> None:
         """Start the thread, which does not keep the process."""
-        self.since = time.monotonic()
-        threading.Thread(target=self._work, name=f"tidegauge-bytewax-{self.name}", daemon=True).start()
+        self.since = self.apart.monotonic()
+        self.apart.begin(f"bytewax-{self.name}", self._work)
 
     def close(self) -> None:
         """Have the thread end, and close the partition, once it has returned from its present call."""
@@ -131,13 +132,14 @@ class Pull:
             for _ in range(batches):
                 self.held -= len(self.waiting.popleft().items)
             if full and self.held < ROOM and not self.ended:
-                self.since = time.monotonic()  # it goes on, though its thread has not noticed yet
+                self.since = self.apart.monotonic()  # it goes on, though its thread has not noticed yet
             self.shown = 0
             self.news.notify_all()
 
     def blocked(self, now: float) -> PartitionBlocked:
         """Return the error that says how long the present call takes."""
-        return PartitionBlocked(**self._about, call=self._call, seconds=round(now - (self.since or now)))
+        since = now if self.since is None else self.since
+        return PartitionBlocked(**self._about, call=self._call, seconds=round(now - since))
 
     # -- in the thread
 
@@ -160,7 +162,7 @@ class Pull:
             if self.error is not None:
                 self._pause(backoff(failures))
                 with self.news:
-                    self.since = time.monotonic()
+                    self.since = self.apart.monotonic()
 
     def _read(self, part: Any) -> None:
         """Read until the partition ends, or is closed. Raises what it raises."""
@@ -168,10 +170,10 @@ class Pull:
         while not self._closed:
             self._call = "next_awake"
             awake = part.next_awake()
-            if awake is not None and (seconds := (awake - datetime.now(UTC)).total_seconds()) > 0:
+            if awake is not None and (seconds := (awake - self.apart.now()).total_seconds()) > 0:
                 self._rest(seconds)
                 continue
-            self._call, self.since = "next_batch", time.monotonic()
+            self._call, self.since = "next_batch", self.apart.monotonic()
             try:
                 items = list(part.next_batch())
             except StopIteration:
@@ -224,7 +226,7 @@ class Pull:
             self.news.notify_all()
         self._pause(seconds)
         with self.news:
-            self.since = time.monotonic()
+            self.since = self.apart.monotonic()
 
     def _pause(self, seconds: float) -> None:
         with self.news:

@@ -36,6 +36,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import SEQUENCE, FromTime
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.bytewax.apart import IN_THREADS, PullThreads
 from tidegauge.sources.bytewax.fetching import BytewaxFetch
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.metadata import with_metadata
@@ -136,8 +137,11 @@ class BytewaxSource:
             "timeout": self.timeout,
         }
 
-    def attended(self, env: Env, *, beside: Beside = in_a_thread) -> Attendant:
-        """Return what reads during a run, `beside` it. Raises `InvalidArgument` for a copy without its connector."""
+    def attended(self, env: Env, *, beside: Beside = in_a_thread, apart: PullThreads = IN_THREADS) -> Attendant:
+        """Return what reads during a run, `beside` it. apart: where partitions run.
+
+        Raises `InvalidArgument` for a copy without its connector.
+        """
         if self.connector is None:
             expected = "the source itself: a copy that was pickled has no connector"
             raise InvalidArgument(parameter="connector", value=None, expected=expected)
@@ -149,6 +153,8 @@ class BytewaxSource:
             columns=self.schema,
             row=self.row,
             timeout=self.timeout,
+            run=env.unique(),
+            apart=apart,
         )
         setup = PollerSetup(
             source=self.owner[1],

@@ -293,11 +293,10 @@ class Poller:
             return
         if not isinstance(error, TidegaugeError | OSError):
             raise error
-        self._failures += 1
+        delay = self._setup.delay(error, self._failures + 1)
+        self._failures += delay > 0  # an error that nothing waits for makes none wait longer
         self._error, self._behind = error, 0.0
-        self._due = now + max(
-            self._setup.delay(error, self._failures), float(getattr(error, "retry_after", 0.0) or 0.0)
-        )
+        self._due = now + max(delay, float(getattr(error, "retry_after", 0.0) or 0.0))
 
     def _poll(self, place: _LogEnd) -> None:
         """Ask upstream, and stage what it has, as long as it has more. Runs beside the flow."""

@@ -6,19 +6,24 @@ Invariant: what a driver does to an upstream is looked at before it does the nex
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from tidegauge.testing.simulation.checks import Checks
-from tidegauge.testing.simulation.ledger import BindingLedger
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.writers.listings import ListingsUpstream
-from tidegauge.testing.simulation.writers.loads import LoadsUpstream
-from tidegauge.testing.simulation.writers.polls import PollsUpstream
 
 __all__ = ["AttendedLaws"]
 
-_WATCHED: Final = (PollsUpstream, ListingsUpstream, LoadsUpstream)
 _LOSSES: Final = """
     SELECT l.lower, l.upper FROM losses l JOIN sources s ON s.id = l.source_id WHERE s.name = ?"""
+
+
+@runtime_checkable
+class _Watched(Protocol):
+    """An upstream that notices a broken law by itself."""
+
+    @property
+    def broken(self) -> Broken | None: ...
 
 
 class AttendedLaws:
@@ -27,7 +32,7 @@ class AttendedLaws:
     def __init__(self, checks: Checks, ledger: BindingLedger, upstreams: Collection[Any]) -> None:
         self._checks: Final = checks
         self._ledger: Final = ledger
-        self._upstreams: Final = [one for one in upstreams if isinstance(one, _WATCHED)]
+        self._upstreams: Final = [one for one in upstreams if isinstance(one, _Watched)]
 
     def at(self, place: str) -> None:
         """Look at the upstreams when a driver comes to a place. A law that breaks is kept in the checks."""

@@ -33,6 +33,7 @@ from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
 from tidegauge.sources import FileSource, GeneratorSource
 from tidegauge.sources.batches.source import BatchSource
+from tidegauge.sources.bytewax.source import BytewaxSource
 from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
@@ -43,7 +44,7 @@ from tidegauge.testing.simulation.outside import ANSWERS, outside
 from tidegauge.testing.simulation.plan import FaultKind, FlowFacts
 from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
-from tidegauge.testing.simulation.upstream import ATTENDED_POINTS, PUSH_POINTS, is_polled
+from tidegauge.testing.simulation.upstream import ATTENDED_POINTS, BYTEWAX_POINTS, PUSH_POINTS, is_polled
 from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
 from tidegauge.testing.simulation.upstream.database.binlog_sender import BINLOG_POINTS
 from tidegauge.testing.simulation.upstream.database.sender import DATABASE_POINTS
@@ -84,7 +85,9 @@ class Ground:
                 output_schema(plan, columns, engine)
         polled = tuple(name for name, source in spec.sources.items() if is_polled(source))
         listed = tuple(name for name in polled if isinstance(spec.sources[name], ListingSource))
-        points = {name: 2 if name in listed else 4 for name in polled}
+        foreign = tuple(name for name in polled if isinstance(spec.sources[name], BytewaxSource))
+        asked = {name: ATTENDED_POINTS[: 2 if name in listed else 4] for name in polled}
+        asked |= dict.fromkeys(foreign, BYTEWAX_POINTS)
         effects = (point for point in EFFECTS if polled or not point.endswith(" stage poll"))
         places = [*effects, *STORE_POINTS]
         places += [f"{name}: {point}" for name in spec.outputs for point in SINK_POINTS]
@@ -95,7 +98,7 @@ class Ground:
             pushing = getattr(spec.sources[name], "source", None) if name in feeds else None
             for kind, points_ in ((PostgresSource, DATABASE_POINTS), (MySqlSource, BINLOG_POINTS)):
                 places += [f"{name}: {point}" for point in points_ if isinstance(pushing, kind)]
-            places += [f"{name}: {point}" for point in ATTENDED_POINTS[: points.get(name, 0)]]
+            places += [f"{name}: {point}" for point in asked.get(name, ())]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
         answering: dict[FaultKind, tuple[str, ...]] = {

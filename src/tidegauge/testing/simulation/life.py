@@ -271,11 +271,17 @@ class Meeting:
         """Whether the driver is."""
         return self._life.is_gone()
 
-    def wait(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Wait until something is so, at most for some seconds."""
+    def wait(self, ready: Callable[[], bool], seconds: float | None) -> None:
+        """Wait until something is so, at most for some seconds. Raises `Crash` when the driver is dead."""
         world = self._life.world
-        world.scheduler.wait(ready, until=world.clock.monotonic() + seconds)
+        if self._life.dead:  # and has caught the `Crash` that it was thrown out with
+            raise Crash
+        world.scheduler.wait(ready, until=None if seconds is None else world.clock.monotonic() + seconds)
 
     def spawn(self, work: Callable[[], Any]) -> Future[Any]:
         """Run a function beside the driver's worker."""
         return self._life.spawn(work)
+
+    def begin(self, name: str, work: Callable[[], None]) -> None:
+        """Run a function of a name beside the driver's worker. What it raises ends the world."""
+        self._life.world.scheduler.begin(f"{self._life.name}.{name}", work, owner=self._life)

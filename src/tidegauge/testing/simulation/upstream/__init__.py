@@ -3,7 +3,7 @@
 Invariant: nothing here reads a clock, draws a random number, starts a thread or sleeps.
 """
 
-from tidegauge.testing.simulation.upstream.attending import ATTENDED_POINTS, is_polled
+from tidegauge.testing.simulation.upstream.attending import ATTENDED_POINTS, BYTEWAX_POINTS, is_polled
 from tidegauge.testing.simulation.upstream.counterpart import Counterpart, MetSource, Simulable, counterpart
 from tidegauge.testing.simulation.upstream.feed import FeedLog
 from tidegauge.testing.simulation.upstream.feed_source import PUSH_POINTS, SimulatedFeed
@@ -14,6 +14,7 @@ from tidegauge.testing.simulation.upstream.simulated import POINTS, SimulatedLog
 
 __all__ = [
     "ATTENDED_POINTS",
+    "BYTEWAX_POINTS",
     "POINTS",
     "PUSH_POINTS",
     "Counterpart",

@@ -5,7 +5,7 @@ Invariant: it waits in virtual time alone, and starts no thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,19 +13,22 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from tidegauge.env import Env, at_once
 from tidegauge.remap.binding import Bound, Observation
+from tidegauge.sources.bytewax.source import BytewaxSource
 from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.polls.http import HttpSource
 from tidegauge.sources.polls.poller import Beside
 from tidegauge.sources.polls.source import PollingSource
 from tidegauge.sources.protocol import Attendant
 
-__all__ = ["ATTENDED_POINTS", "ActorMeeting", "MetAttendant", "attended_in", "is_polled"]
+__all__ = ["ATTENDED_POINTS", "BYTEWAX_POINTS", "ActorMeeting", "MetAttendant", "attended_in", "is_polled"]
 
 ATTENDED_POINTS: Final = ("poll", "polled", "fetch", "fetched")
 """What `meet` is called with around each poll, and around each question of it, besides what all sources call it with.
 
 A listing is one question, so it has no points of its own.
 """
+BYTEWAX_POINTS: Final = ("poll", "polled", "list", "build", "fetch", "fetched", "snapshot")
+"""What `meet` is called with around each poll of a bytewax source, and in the methods of its connector."""
 
 
 @runtime_checkable
@@ -36,12 +39,20 @@ class ActorMeeting(Protocol):
         """Come to a place."""
         ...
 
-    def wait(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Return when something is so, or after a number of seconds."""
+    def wait(self, ready: Callable[[], bool], seconds: float | None) -> None:
+        """Return when something is so, or after a number of seconds, if one is given."""
         ...
 
     def spawn(self, work: Callable[[], Any]) -> Future[Any]:
         """Run a function beside the worker."""
+        ...
+
+    def gone(self) -> bool:
+        """Whether the driver is."""
+        ...
+
+    def begin(self, name: str, work: Callable[[], None]) -> None:
+        """Run a function of a name beside the worker, which nobody hears of."""
         ...
 
 
@@ -79,12 +90,17 @@ class MetAttendant:
 
 def is_polled(source: object) -> bool:
     """Whether a source is asked by its running flow alone, and something in memory stands in for its upstream."""
-    return isinstance(source, PollingSource | HttpSource | ListingSource)
+    return isinstance(source, PollingSource | HttpSource | ListingSource | BytewaxSource)
 
 
-def attended_in(meet: Callable[[str], None], attended: Callable[..., Attendant], env: Env) -> MetAttendant:
-    """Return what attends a source. attended: the source's own method. Outside of a world a poll runs at once."""
-    return MetAttendant(attended(env, beside=_beside(meet)), meet)
+def attended_in(
+    meet: Callable[[str], None], attended: Callable[..., Attendant], env: Env, more: Mapping[str, Any]
+) -> MetAttendant:
+    """Return what attends a source. attended: the source's own method, which is given more, by name.
+
+    Outside of a world a poll runs at once.
+    """
+    return MetAttendant(attended(env, beside=_beside(meet), **more), meet)
 
 
 def _beside(meet: Callable[[str], None]) -> Beside:

@@ -140,16 +140,21 @@ def _as_it_is(env: Env) -> Env:
     return env
 
 
+def _nothing(_env: Env) -> Mapping[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True)
 class MetSource:
     """A source that behaves as the one it wraps, and meets the world before and after each call.
 
-    within: returns the world as what attends the source in a run knows it.
+    within: returns the world as what attends the source in a run knows it. more: what else that is given, by name.
     """
 
     inner: Any
     meet: Callable[[str], None]
     within: Callable[[Env], Env] = _as_it_is
+    more: Callable[[Env], Mapping[str, Any]] = _nothing
 
     @property
     def unit(self) -> str:
@@ -200,7 +205,7 @@ class MetSource:
         if name == "lost":
             return self._lost
         if name == "attended":
-            return lambda env, **_: attended_in(self.meet, found, self.within(env))
+            return lambda env, **_: attended_in(self.meet, found, self.within(env), self.more(env))
         if name == "placed":
             return lambda flow, name: replace(self, inner=found(flow, name))
         return found

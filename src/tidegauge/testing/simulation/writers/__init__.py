@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
 from tidegauge.sources.batches.source import BatchSource
+from tidegauge.sources.bytewax.source import BytewaxSource
 from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.polls.http import HttpSource
@@ -33,6 +34,7 @@ from tidegauge.testing.simulation.upstream.counterpart import counterpart
 from tidegauge.testing.simulation.upstream.folder import Folder
 from tidegauge.testing.simulation.upstream.polled import polls_of
 from tidegauge.testing.simulation.upstream.simulated import unmet
+from tidegauge.testing.simulation.writers.bytewax import BytewaxUpstream
 from tidegauge.testing.simulation.writers.database import DatabaseUpstream
 from tidegauge.testing.simulation.writers.feed import FeedUpstream, WorldMeeting
 from tidegauge.testing.simulation.writers.folder import FolderUpstream
@@ -85,6 +87,8 @@ def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, se
         return DatabaseUpstream(name, source, source.source, partial(FollowedBinlog, source.source, clock), seed=seed)
     if isinstance(source, ListingSource) and isinstance(source.format, Json):
         return ListingsUpstream(name, source, clock, seed=seed)
+    if isinstance(source, BytewaxSource):
+        return BytewaxUpstream(name, source, clock, seed=seed)
     if isinstance(source, BatchSource):
         return LoadsUpstream(name, source, seed=seed)
     found = counterpart(source, name=name)
