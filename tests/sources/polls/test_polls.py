@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +42,7 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.sources import RecordsLost
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import SourceState
+from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.polls import poller
 from tidegauge.sources.polls.states import decoded, encoded
 
@@ -474,6 +476,24 @@ def test_a_folder_of_another_flow_is_refused(tmp_path: Path) -> None:
         driver.rows()
     with pytest.raises(UpstreamRecreated):
         Driver(driver.source, bound=driver.bound).look()
+
+
+def test_a_log_is_known_by_a_later_poll_that_its_bound_ones_lead_to(tmp_path: Path) -> None:
+    """A store that was recovered from a table that was begun late has an epoch with the digest of the next one."""
+    driver = bound_three(tmp_path)
+    assert driver.bound.state is not None
+    for polls in (1, 2):
+        state = SourceState(kind=driver.bound.state.kind, source_id=driver.bound.state.source_id, value=polls)
+        recovered = replace(driver.bound, frontier=Frontier({"polls": polls}), state=state)
+        assert rows_of(driver.source, recovered) == [{"n": n + 1} for n in range(polls)]
+        again = Driver(driver.source, bound=recovered)
+        again.poll()
+        assert numbers(again) == [1, 2, 3]
+        foreign = replace(recovered, details={"polls": {"digest": "another"}})
+        with pytest.raises(UpstreamRecreated):
+            Driver(driver.source, bound=foreign).look()
+        with pytest.raises(UpstreamRecreated):
+            rows_of(driver.source, foreign)
 
 
 def test_a_damaged_manifest_or_file_is_told(tmp_path: Path) -> None:

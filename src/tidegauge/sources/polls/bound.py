@@ -41,9 +41,8 @@ class BoundLog:
         Raises `UpstreamRecreated`, `PollDamaged`, `PollGone`, and `OSError` where their folder is away.
         """
         end = self.bound.frontier[POLLS]
-        if end:
-            self.log.check_bound(last, digest_of(self.bound))
-        return list(self.log.following(end, digest_of(self.bound)))
+        digest = self.log.check_bound(last, digest_of(self.bound)) if end else ""
+        return list(self.log.following(end, digest))
 
     def check_end(self, last: PollManifest) -> None:
         """See that the poll after the last one read follows it, or that it is the last one bound.
@@ -52,7 +51,8 @@ class BoundLog:
         """
         after = self.log.after(last)
         if after == self.bound.frontier[POLLS]:
-            self.log.check(last.poll, "the digest", digest_of(self.bound), last.digest)
+            if last.digest != (known := digest_of(self.bound)):
+                self.log.check_bound(last.poll, known)
             return
         try:
             following = self.log.manifest(after)

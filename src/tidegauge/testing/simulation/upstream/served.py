@@ -80,6 +80,10 @@ class Served(Protocol):
         """Whether anything has to be staged yet."""
         ...
 
+    def heard(self, polls: int) -> int:
+        """Return how many of the staged polls have to arrive."""
+        ...
+
     def has_come(self, parts: Sequence[Sequence[Any]], fits: Callable[[Sequence[Item]], bool]) -> list[Item]:
         """Hear of one more staged poll, and return the items that it has to have.
 
@@ -166,6 +170,10 @@ class ServedParts:
                 return True
         return False
 
+    def heard(self, polls: int) -> int:
+        """Return all of them: each driver reads the same items, and finds them staged."""
+        return polls
+
     def has_come(self, parts: Sequence[Sequence[Any]], fits: Callable[[Sequence[Item]], bool]) -> list[Item]:
         """Hear of one more staged poll, by the states after it."""
         before = self.staged[-1] if self.staged else {}
@@ -227,6 +235,10 @@ class ServedQueue:
         """Whether rows wait, or a driver that reads has any that are not staged."""
         having = any(len(one.taken) > one.staged for one in self.readers if one.reading and not one.gone())
         return bool(self.waiting) or having
+
+    def heard(self, polls: int) -> int:
+        """Return those that a driver knows of: a poll of one without the lease comes with the next one."""
+        return max((one.known for one in self.readers if not one.gone()), default=polls)
 
     def has_come(self, parts: Sequence[Sequence[Any]], fits: Callable[[Sequence[Item]], bool]) -> list[Item]:
         """Hear of one more staged poll: what somebody has taken, from where that is staged on."""

@@ -136,7 +136,7 @@ class BytewaxUpstream:
 
     def there(self) -> dict[str, int]:
         """Return how many polls have to arrive: those that are staged, and one if there is more to come."""
-        found = self.end(POLLS) + self.served.coming()
+        found = self.served.heard(self.end(POLLS)) + self.served.coming()
         return {POLLS: found} if found else {}
 
     def end(self, place: str) -> int:  # noqa: ARG002
