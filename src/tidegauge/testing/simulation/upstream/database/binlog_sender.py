@@ -49,6 +49,9 @@ _SHOWN: Final = "the simulated database"
 _CHARSETS: Final = {45: "utf8mb4", 63: "binary"}
 _REFUSED: Final = 1236
 _PAUSE: Final = 0.02
+_LEAST: Final = 1e-6
+_GAP: Final = 0.03
+"""Seconds until more events come after a cut, in the middle of a transaction as anywhere."""
 _FEW: Final = 2
 
 
@@ -169,6 +172,8 @@ class SimulatedBinlog:
         self._closed = False
         self._refused: TidegaugeError | None = None
         self._sent: dict[str, int] | None = None
+        self._rest = 0.0
+        """The instant from which on more of the events on their way comes."""
         self._events: Final[deque[bytes]] = deque()
 
     def start(self, state: str, needed: str, found: str) -> None:
@@ -205,19 +210,30 @@ class SimulatedBinlog:
             raise self._refused
         self.answered = True
         self._send()
+        clock = self._server.clock
+        if (left := self._rest - clock.monotonic()) > _LEAST:
+            clock.until(self._is_cut, min(left, max(seconds, 0.0)))
+            self._answer()
+            if self._rest - clock.monotonic() > _LEAST:
+                return
         if not self._events:
-            self._server.clock.until(self._news, max(seconds, 0.0))
+            clock.until(self._news, max(seconds, 0.0))
             self._answer()
             self._send()
         for _ in range(max(1, self._server.cut(len(self._events))) if self._events else 0):
             yield self._events.popleft()
+        if self._events:
+            self._rest = clock.monotonic() + _GAP
 
     def close(self) -> None:
         """End the session."""
         self._closed = True
 
+    def _is_cut(self) -> bool:
+        return self._line != self._log.cuts
+
     def _news(self) -> bool:
-        return self._line != self._log.cuts or bool(self._unsent())
+        return self._is_cut() or bool(self._unsent())
 
     def _unsent(self) -> list[int]:
         sent = self._sent or {}
