@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.simulation.foreign import make_flow
 
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.remap.fromtime.polled import POLLS
@@ -19,6 +18,10 @@ from tidegauge.testing.simulation.plan import Act, Fault, FaultKind, Plan
 from tidegauge.testing.simulation.upstream import BYTEWAX_POINTS
 from tidegauge.testing.simulation.upstream.served import ServedParts, ServedQueue, is_left_out
 from tidegauge.testing.simulation.world import World
+
+pytest.importorskip("bytewax", reason="bytewax needs Python 3.11 or 3.12")
+
+from tests.simulation.foreign import make_flow
 
 GROUND = Ground.of(make_flow)
 ENDS = 6.5
