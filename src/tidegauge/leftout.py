@@ -4,6 +4,9 @@ PostgreSQL logs a large value only where it changes. A row that such a change ma
 place of the value, and a mark that says so. The mark is in the column `left=`, beside the columns of the rows: a
 text that names the columns that were left out, and the key that tells the row before. Null: nothing was.
 
+Where a change gives a row another key, it makes a deletion of the old key, and right behind it in the order the row
+of the new one. What that leaves out is in the row which the deletion takes away. Then both have a mark that says so.
+
 Invariant: no null of an incomplete row is taken for a value. A step or sink with such a batch carries the marks to
 the table, or refuses the rows that have one.
 
@@ -13,7 +16,7 @@ the table, or refuses the rows that have one.
 >>> rows.schema.names, {name: mask.tolist() for name, mask in masks(marks).items()}
 (['id', 'doc'], {'doc': [False, True]})
 >>> Mark.decode(marks[1].as_py())
-Mark(columns=('doc',), key=('id',))
+Mark(columns=('doc',), key=('id',), moves='')
 >>> texts({"doc": np.array([True, False])}).to_pylist()
 ['{"columns":["doc"],"key":[]}', None]
 """
@@ -30,12 +33,28 @@ import pyarrow as pa
 
 from tidegauge.lazy import library
 
-__all__ = ["LEFT", "FillingIn", "KeptByKey", "Mark", "masks", "taken", "texts", "translated"]
+__all__ = [
+    "COMING",
+    "LEAVING",
+    "LEFT",
+    "FillingIn",
+    "KeptByKey",
+    "Mark",
+    "masks",
+    "moving",
+    "taken",
+    "texts",
+    "translated",
+]
 
 pc: Final[Any] = library("pyarrow.compute")
 
 LEFT: Final = "left="
 """The column of marks. No column of rows has such a name."""
+LEAVING: Final = "leaving"
+"""Of a deletion: the values of its row go on, under the key of the change right behind it."""
+COMING: Final = "coming"
+"""Of a row: its values are those of the row that the change right before it takes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +77,23 @@ class FillingIn(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a row lacks. columns: those that were left out. key: those that tell the row before."""
+    """What a row lacks. columns: those that were left out. key: those that tell the row before. moves: `LEAVING`,
+    `COMING`, or "" where the row before has the same key."""
 
     columns: tuple[str, ...]
     key: tuple[str, ...] = ()
+    moves: str = ""
 
     def encode(self) -> str:
         """Return it as text."""
-        return json.dumps({"columns": self.columns, "key": self.key}, separators=(",", ":"))
+        moves = {"moves": self.moves} if self.moves else {}
+        return json.dumps({"columns": self.columns, "key": self.key, **moves}, separators=(",", ":"))
 
     @staticmethod
     def decode(text: str) -> Mark:
         """Return the mark that a text is."""
         said = json.loads(text)
-        return Mark(tuple(said["columns"]), tuple(said["key"]))
+        return Mark(tuple(said["columns"]), tuple(said["key"]), said.get("moves", ""))
 
 
 def taken(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
@@ -92,6 +114,16 @@ def masks(marks: Any) -> dict[str, Any]:
             mask = codes == code
             found[name] = found[name] | mask if name in found else mask
     return found
+
+
+def moving(marks: Any, how: str) -> Any:
+    """Return which rows have a mark that moves in this way.
+
+    >>> moving(pa.array([None, Mark(("doc",), moves=LEAVING).encode()]), LEAVING).tolist()
+    [False, True]
+    """
+    codes, words = _coded(marks)
+    return np.isin(codes, [code for code, text in enumerate(words) if Mark.decode(text).moves == how])
 
 
 def texts(left: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.errors.base import Definite
 
-__all__ = ["LeftOutHere", "LeftOutNull", "LeftOutUnknown"]
+__all__ = ["LeftOutHere", "LeftOutNull", "LeftOutUnknown", "MovedUnknown"]
 
 
 class LeftOutHere(Definite):
@@ -61,4 +61,21 @@ class LeftOutUnknown(Definite):
         "the output ends before this epoch, and others go on. Keep the table under another name, from a source of "
         "another name, so that it begins with all rows; or ALTER TABLE ... REPLICA IDENTITY FULL in the database, "
         "which counts for later changes"
+    )
+
+
+class MovedUnknown(Definite):
+    """A row that left its key, with a value that a change leaves out, where the key has got another row at once."""
+
+    code = "TG-0974"
+    what = (
+        "epoch {epoch} gives the row of the key {key} of {table!r} another key, and leaves out the value of "
+        "{column!r}. It has another row for the old key, and several tasks read it, so the value from before is lost"
+    )
+    cause = (
+        "each task keeps the last change of a key, and the one that had the value may be among those that it dropped"
+    )
+    remedy = (
+        "the output ends before this epoch, and others go on. ALTER TABLE ... REPLICA IDENTITY FULL in the database, "
+        "which counts for later changes, and keep the table under another name, from a source of another name"
     )

@@ -239,8 +239,8 @@ class UnchangedValueMissing(TidegaugeError):
     what = "column {column} of {table}: the update leaves out its large value, which it did not change"
     cause = (
         "the table's replica identity does not have the column, so the server sends it only when it changes, and no "
-        "earlier change of the transaction has it. A table by key does not fill it in where the update changes the "
-        "key, nor where bad records are skipped, or were ever collected: then its row may be an older one"
+        "earlier change of the transaction has it. A table by key does not fill it in where it is one of the key, "
+        "nor where bad records are skipped, or were ever collected: then its row may be an older one"
     )
     remedy = (
         "ALTER TABLE {table} REPLICA IDENTITY FULL, which counts for later updates; collect this one (errors), and "

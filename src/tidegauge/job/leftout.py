@@ -82,7 +82,7 @@ class Carried:
             if left and self.key != frozenset(mark.key):
                 key = ", ".join(mark.key)
                 raise refused(self.output, mark, epoch, self.why or f"its key is not that of the changes, {key}")
-            return Mark(left)
+            return Mark(left, moves=mark.moves)
 
         return translated(marks, by)
 

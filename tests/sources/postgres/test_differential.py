@@ -94,10 +94,9 @@ class Oracle:
             self.bad += UNCHANGED in row.values()
             if old is None:
                 yield "update", shown(row)
-            elif UNCHANGED in row.values():  # which row has it is not known any more
-                return
-            else:
-                yield "delete", shown({**dict.fromkeys(NAMES), **old})
+            else:  # an unchanged value goes from the old row to the new one, and both say so
+                there = {name: UNCHANGED if row[name] == UNCHANGED else None for name in NAMES}
+                yield "delete", shown({**there, **old})
                 yield "insert", shown(row)
 
 

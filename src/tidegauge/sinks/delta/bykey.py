@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -203,15 +204,19 @@ class DeltaByKey:
         rows = rows_schema(schema)
         columns = self._lying.columns(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
-        runs: list[StagedFile] | None = None
+        made_runs = list[StagedFile]()
         try:
             for attempt in range(_ATTEMPTS):
                 self._inner.check(lower, history)
                 columns = self._grown(columns)
-                if runs is None:
-                    settling = merge_job(self._output.incarnation, write, "settled")
-                    runs = self._work.settled(files, rows, job=settling, workers=self._workers)
-                job, changed = merge_job(self._output.incarnation, write, attempt), self._work.changed(runs)
+                carrying, settling, job = (
+                    merge_job(self._output.incarnation, write, f"{what}{attempt}")
+                    for what in ("carried ", "settled ", "")
+                )
+                carry = partial(self._carried, rows, columns, carrying)
+                settled = self._work.settled(files, rows, carry, job=settling, workers=self._workers)
+                runs, changed = self._work.changed(settled, carry)
+                made_runs += [run for run in runs if run not in files]
                 marked, present = self._marked(changed, columns)
                 tasks, leaves = self._work.tasks(runs, changed, present, columns, rows, job=job)
                 try:
@@ -238,9 +243,8 @@ class DeltaByKey:
                     return
             raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
         finally:
-            if runs is not None and self._lying.partition:
-                with suppress(OSError, TidegaugeError):
-                    self.discard(runs)
+            with suppress(OSError, TidegaugeError):
+                self.discard(made_runs)
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove runs. Files of the table are kept, whatever the caller believes of them."""
@@ -297,6 +301,11 @@ class DeltaByKey:
         return grown(
             present, columns, self._how, place=self._folder, output=str(self._output), narrow=NARROW, nests=True
         )
+
+    def _carried(
+        self, rows: pa.Schema, columns: pa.Schema, job: str, files: Sequence[StagedFile]
+    ) -> list[StagedFile] | None:
+        return self._work.carried(files, rows, self._present().values(), columns, job=job)
 
     def _marked(self, changed: Changed, columns: pa.Schema) -> tuple[list[MarkedFile], Iterable[TableLeaf]]:
         """Mark old rows deleted; return the leaves that have them, and those that the changes are merged into."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -48,7 +49,8 @@ from tidegauge.sinks.iceberg.table import discard as discard_leaves
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.keyed.merging import merge_job
 from tidegauge.sinks.keyed.parting import key_in_files
-from tidegauge.sinks.keyed.planning import SIZES
+from tidegauge.sinks.keyed.planning import SIZES, TableLeaf
+from tidegauge.sinks.keyed.touching import Changed
 from tidegauge.sinks.keyed.working import KeyedWork, done
 from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.location import at, names_in, staging
@@ -162,19 +164,23 @@ class IcebergByKey:
         given = columns = widened(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
         work = KeyedWork(self._folder, self._layout, self._lying, SIZES.with_leaves(self._lying.file_bytes))
-        runs: list[StagedFile] | None = None
+        made_runs = list[StagedFile]()
         try:
             for attempt in range(_ATTEMPTS):
                 if self._swap is None:
                     if not self._inner.awaits(lower, upper, write=write, history=history):
                         break
                     columns = self._inner.taking(given)
-                if runs is None:
-                    settling = merge_job(self._output.incarnation, write, "settled")
-                    runs = work.settled(files, rows, job=settling, workers=self._workers)
-                job = merge_job(self._output.incarnation, write, attempt)
+                carrying, settling, job = (
+                    merge_job(self._output.incarnation, write, f"{what}{attempt}")
+                    for what in ("carried ", "settled ", "")
+                )
+                carry = partial(self._carried, work, rows, columns, carrying)
+                settled = work.settled(files, rows, carry, job=settling, workers=self._workers)
+                runs, changed = work.changed(settled, carry)
+                made_runs += [run for run in runs if run not in files]
                 try:
-                    made, gone = self._merged(work, rows, columns, runs, job)
+                    made, gone = self._merged(work, rows, columns, runs, changed, job)
                     about: dict[str, Any] = {"write": write, "history": history, "changes": changes}
                     if self._swap is None:
                         self._inner.commit(lower, upper, columns, made, remove=gone, **about)
@@ -195,9 +201,8 @@ class IcebergByKey:
             else:
                 raise TableBusy(table=str(self._place.name), attempts=_ATTEMPTS)
         finally:
-            if runs is not None and self._lying.partition:
-                with suppress(OSError, TidegaugeError):
-                    self.discard(runs)
+            with suppress(OSError, TidegaugeError):
+                self.discard(made_runs)
         with suppress(OSError, TidegaugeError):  # they are litter by now, and swept another time
             self.discard(files)
 
@@ -243,18 +248,30 @@ class IcebergByKey:
         """Return the links that commits brought."""
         return self._inner.links()
 
+    def _present(self) -> list[TableLeaf]:
+        return [] if self._swap else list(self._leaves.at(self._inner.look).values())
+
+    def _carried(
+        self, work: KeyedWork, rows: pa.Schema, columns: pa.Schema, job: str, files: Sequence[StagedFile]
+    ) -> list[StagedFile] | None:
+        return work.carried(files, rows, self._present(), columns, job=job)
+
     def _merged(
-        self, work: KeyedWork, rows: pa.Schema, columns: pa.Schema, runs: Sequence[StagedFile], job: str
+        self,
+        work: KeyedWork,
+        rows: pa.Schema,
+        columns: pa.Schema,
+        runs: Sequence[StagedFile],
+        changed: Changed,
+        job: str,
     ) -> tuple[list[StagedFile], list[StagedFile]]:
         """Merge settled runs into the leaves that they touch; return the new leaves, and those that are gone."""
-        look = self._inner.look
-        present = [] if self._swap else list(self._leaves.at(look).values())
-        ids = None
+        look, present, ids = self._inner.look, self._present(), None
         if look.table is not None and not self._swap:
             after = with_columns(look.table.schema(), columns, last=look.table.metadata.last_column_id)
             ids = ids_in(after, columns)
         begin = IcebergLeaf(ids)
-        tasks, leaves = work.tasks(runs, work.changed(runs), present, columns, rows, job=job, begin=begin)
+        tasks, leaves = work.tasks(runs, changed, present, columns, rows, job=job, begin=begin)
         return done(tasks, leaves, self._workers)
 
     def _clear(self, job: str) -> None:

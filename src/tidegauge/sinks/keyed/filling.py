@@ -29,12 +29,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegauge.errors.leftout import LeftOutNull, LeftOutUnknown
+from tidegauge.errors.leftout import LeftOutNull, LeftOutUnknown, MovedUnknown
 from tidegauge.lazy import library
-from tidegauge.leftout import LEFT, Mark, masks, texts
+from tidegauge.leftout import COMING, LEAVING, LEFT, Mark, masks, moving, texts
 from tidegauge.sinks.keyed.layout import AT, GONE
 
-__all__ = ["check_whole", "filled_in", "needed"]
+__all__ = ["check_whole", "filled_in", "needed", "sources", "unknown"]
 
 pc: Final[Any] = library("pyarrow.compute")
 
@@ -47,7 +47,12 @@ def needed(rows: pa.Table, last: Any) -> Any:
     last: which changes are the last of a group.
     """
     kept = np.zeros(rows.num_rows, np.bool_)
-    for _, lacking, source, found in _sources(rows, last):
+    marks = rows.column(LEFT).combine_chunks()
+    if marks.null_count == len(marks):
+        return kept
+    away = moving(marks, LEAVING)
+    kept |= away | moving(marks, COMING)
+    for _, lacking, source, found in sources(rows, last, last | away):
         kept[source[lacking & found]] = True
     return kept
 
@@ -55,19 +60,25 @@ def needed(rows: pa.Table, last: Any) -> Any:
 def filled_in(rows: pa.Table, last: Any, key: Sequence[str], *, table: str) -> pa.Table:
     """Return sorted changes, the last one of each key with the values that it leaves out, where others have them.
 
-    Raises `LeftOutUnknown` where the one before takes the row away, `LeftOutNull` where it has null there.
+    None waits for the value of another key (`keyed.moved`). Raises `LeftOutUnknown` where the one before takes the
+    row away, `LeftOutNull` where it has null there.
     """
-    gone: Any = None
+    marks = rows.column(LEFT).combine_chunks()
+    if marks.null_count == len(marks):
+        return rows
+    if moving(marks, COMING).any():
+        raise ValueError("a row waits for the values of another key")
+    at = rows.schema.get_field_index(LEFT)
+    rows = rows.set_column(at, LEFT, pc.if_else(rows.column(GONE), pa.scalar(None, pa.string()), rows.column(LEFT)))
+    gone = rows.column(GONE).combine_chunks().to_numpy(zero_copy_only=False)
     still: dict[str, Any] = {}
-    for name, lacking, source, found in _sources(rows, last):
-        if gone is None:
-            gone = rows.column(GONE).combine_chunks().to_numpy(zero_copy_only=False)
+    for name, lacking, source, found in sources(rows, last, last):
         taken = lacking & found
         if (lost := np.flatnonzero(taken)[gone[source[taken]]]).size:
-            raise _unknown(rows, int(lost[0]), name, key, table)
+            raise unknown(rows, int(lost[0]), name, key, table)
         given = rows.column(name).combine_chunks()
         if given.null_count and (empty := np.flatnonzero(taken)[_null(given)[source[taken]]]).size:
-            raise _unknown(rows, int(empty[0]), name, key, table, error=LeftOutNull)
+            raise unknown(rows, int(empty[0]), name, key, table, error=LeftOutNull)
         places = np.where(taken, source, np.arange(rows.num_rows))
         at = rows.schema.get_field_index(name)
         values = given.take(pa.array(places))
@@ -83,20 +94,25 @@ def check_whole(rows: pa.Table, key: Sequence[str], *, table: str) -> None:
     marks = rows.column(LEFT)
     if marks.null_count < len(marks):
         row = int(np.flatnonzero(marks.is_valid().to_numpy())[0])
-        raise _unknown(rows, row, Mark.decode(marks[row].as_py()).columns[0], key, table)
+        raise unknown(rows, row, Mark.decode(marks[row].as_py()).columns[0], key, table)
 
 
-def _sources(rows: pa.Table, last: Any) -> list[tuple[str, Any, Any, Any]]:
-    """Return of each column that last changes leave out: which do, of each the latest change with it, and if any."""
+def sources(rows: pa.Table, last: Any, asked: Any) -> list[tuple[str, Any, Any, Any]]:
+    """Return of each column that changes leave out: which do, of each the latest change before with it, and if any.
+
+    last: which changes are the last of a group. asked: those that it is to be known of. A deletion counts as one that
+    has it, and so does a row whose value is that of another key.
+    """
     marks = rows.column(LEFT).combine_chunks()
     if marks.null_count == len(marks):
         return []
     places = np.arange(rows.num_rows)
     starts = np.maximum.accumulate(np.where(np.append(True, last[:-1]), places, 0))
+    has = rows.column(GONE).combine_chunks().to_numpy(zero_copy_only=False) | moving(marks, COMING)
     found = list[tuple[str, Any, Any, Any]]()
     for name, left in masks(marks).items():
-        source = np.maximum.accumulate(np.where(left, -1, places))
-        if (lacking := left & last).any():
+        source = np.append(-1, np.maximum.accumulate(np.where(left & ~has, -1, places))[:-1])
+        if (lacking := left & asked).any():
             found.append((name, lacking, source, source >= starts))
     return found
 
@@ -105,14 +121,15 @@ def _null(values: Any) -> Any:
     return values.is_null().to_numpy(zero_copy_only=False)
 
 
-def _unknown(
+def unknown(
     rows: pa.Table,
     row: int,
     column: str,
     key: Sequence[str],
     table: str,
-    error: type[LeftOutUnknown | LeftOutNull] = LeftOutUnknown,
-) -> LeftOutUnknown | LeftOutNull:
+    error: type[LeftOutNull | LeftOutUnknown | MovedUnknown] = LeftOutUnknown,
+) -> LeftOutNull | LeftOutUnknown | MovedUnknown:
+    """Return the error of a change that leaves out a value which is not known."""
     found = tuple(rows.column(name)[row].as_py() for name in key)
     said = repr(found[0] if len(found) == 1 else found)[:_SHOWN]
     return error(epoch=rows.column(AT)[row].as_py(), column=column, key=said, table=table)

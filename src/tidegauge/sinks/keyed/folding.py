@@ -39,7 +39,7 @@ from tidegauge.lazy import library
 from tidegauge.sinks.keyed.filling import check_whole, filled_in, needed
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
 
-__all__ = ["folded", "lasts", "merged", "sort"]
+__all__ = ["folded", "lasts", "merged", "ordered", "same", "sort"]
 
 pc: Final[Any] = library("pyarrow.compute")
 
@@ -49,8 +49,8 @@ _SHOWN: Final = 100
 
 def folded(changes: pa.Table, ordering: Ordering) -> pa.Table:
     """Return changes sorted by key, epoch and order, without those that another one of their group is behind."""
-    rows = _sorted(changes, ordering)
-    pair = _same(rows, ordering.key) & _same(rows, [AT])
+    rows = ordered(changes, ordering)
+    pair = same(rows, ordering.key) & same(rows, [AT])
     last = np.append(~pair, True)[: rows.num_rows]
     undecided = _undecided(rows, pair, last, ordering)
     kept = last.copy()
@@ -63,7 +63,8 @@ def folded(changes: pa.Table, ordering: Ordering) -> pa.Table:
 def merged(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
     """Return the rows that are left of a table's rows and changes, by their key.
 
-    changes: with a row of the table as a change of an epoch before 0. Raises `LastUndecided`, `LeftOutUnknown`.
+    changes: with a row of the table as a change of an epoch before 0. Raises `LastUndecided`, `LeftOutUnknown`,
+    `LeftOutNull`.
     """
     rows = lasts(changes, ordering, table=table)
     check_whole(rows, ordering.key, table=table)
@@ -74,10 +75,10 @@ def merged(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
 def lasts(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
     """Return the last change of each key, deletions too, by their key, as far as others have what it leaves out.
 
-    Raises `LastUndecided`, `LeftOutUnknown`.
+    Raises `LastUndecided`, `LeftOutUnknown`, `LeftOutNull`.
     """
-    rows = _sorted(changes, ordering)
-    key = _same(rows, ordering.key)
+    rows = ordered(changes, ordering)
+    key = same(rows, ordering.key)
     at = rows.column(AT).to_numpy()
     pair = key & (at[1:] == at[:-1]) & (at[1:] >= 0)
     undecided = _undecided(rows, pair, np.append(~pair, True)[: rows.num_rows], ordering)
@@ -101,13 +102,14 @@ def sort(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows.take(places)
 
 
-def _sorted(rows: pa.Table, ordering: Ordering) -> pa.Table:
+def ordered(rows: pa.Table, ordering: Ordering) -> pa.Table:
+    """Return changes sorted by key, epoch and order."""
     rows = rows.combine_chunks()
     by = [*ordering.key, AT]
     if ordering.order is None:
         return sort(rows, by)
-    ordered = rows.append_column(_VALID, pc.is_valid(rows.column(ordering.order)))
-    return sort(ordered, [*by, _VALID, ordering.order]).drop_columns([_VALID])
+    valued = rows.append_column(_VALID, pc.is_valid(rows.column(ordering.order)))
+    return sort(valued, [*by, _VALID, ordering.order]).drop_columns([_VALID])
 
 
 def _pairs(rows: pa.Table, name: str) -> tuple[Any, Any]:
@@ -115,7 +117,7 @@ def _pairs(rows: pa.Table, name: str) -> tuple[Any, Any]:
     return column.slice(0, max(0, len(column) - 1)), column.slice(1)
 
 
-def _same(rows: pa.Table, names: Sequence[str]) -> Any:
+def same(rows: pa.Table, names: Sequence[str]) -> Any:
     """Return for each of sorted rows but the last whether the next one has the same values."""
     found = np.ones(max(0, rows.num_rows - 1), dtype=bool)
     for name in names:

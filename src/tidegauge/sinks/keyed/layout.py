@@ -28,7 +28,7 @@ import pyarrow.types as pt
 from tidegauge.errors.kafkasink import KeyMissing
 from tidegauge.errors.sinks import KeyedColumnUnfit
 from tidegauge.lazy import library
-from tidegauge.leftout import LEFT
+from tidegauge.leftout import LEAVING, LEFT, moving
 from tidegauge.operations import BEFORE, DELETE, OP, carries
 from tidegauge.sinks.columns import EPOCH
 
@@ -129,7 +129,8 @@ class Keyed:
         made[EPOCH] = pc.max_element_wise(at, pa.scalar(least, at.type)) if least else at
         left: Any = rows.column(LEFT) if LEFT in schema.names else pa.nulls(rows.num_rows, pa.string())
         if left.null_count < len(left):
-            left = pc.if_else(gone, pa.scalar(None, pa.string()), left)  # what goes needs no values
+            needless = pc.and_not(gone, pa.array(moving(left, LEAVING)))  # of what goes, only that has values
+            left = pc.if_else(needless, pa.scalar(None, pa.string()), left)
         return pa.RecordBatch.from_arrays([*made.values(), at, gone, left], schema=self.staged(schema))
 
     def _unfit(self, columns: pa.Schema, parameter: str, column: str, problem: str) -> None:

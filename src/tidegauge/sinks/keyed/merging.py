@@ -114,6 +114,15 @@ class MergeTask:
             out.abort()
             raise
 
+    def rows_of(self, keys: Sequence[Key], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the leaves with these keys, in order, and perhaps others. Raises `LeafUnreadable`.
+
+        They have the columns of the key, and those of these names.
+        """
+        columns = pa.schema([self.columns.field(name) for name in (*self.ordering.key, *names)])
+        for path, dead in zip(self.merge.leaves, self.merge.deletions, strict=True):
+            yield from _Reading(self, path, columns, deletions=dead).near(keys)
+
     def lasts(self, table: str) -> Iterator[pa.Table]:
         """Yield the last change of each key, deletions too, in the order of the keys, for tables that merge them.
 
@@ -242,21 +251,29 @@ class _Reading:
         """Return the rows with keys in `[low, high)`."""
         pieces = [piece for piece in self._near(low, high) if piece.ends.meets(low, high)]
         found = list[pa.RecordBatch]()
+        for piece, batch in self._alive(pieces):
+            mask = None if piece.ends.inside(low, high) else within(batch, self._key, low, high)
+            rows = batch if mask is None else batch.filter(mask)
+            if rows.num_rows:
+                found.append(rows)
+        return found
+
+    def near(self, keys: Sequence[Key]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the row groups that may have one of these keys, in order."""
+        for _, batch in self._alive([piece for piece in self._pieces if _may_have(piece.ends, keys)]):
+            yield batch
+
+    def _alive(self, pieces: Sequence[RowGroup]) -> Iterator[tuple[RowGroup, pa.RecordBatch]]:
+        """Yield the rows of row groups that are not deleted."""
         if not pieces:
-            return found
+            return
         with self._guarded(), self._opened() as file:
             for piece in pieces:
-                whole = piece.ends.inside(low, high)
                 start = self._starts[piece.number]
                 for stored in _batches(file, [piece.number], self._columns.names):
                     left = places_of(self._dead, start, stored.num_rows)
                     start += stored.num_rows
-                    batch = self._fitted(stored if left is None else stored.filter(left))
-                    mask = None if whole else within(batch, self._key, low, high)
-                    rows = batch if mask is None else batch.filter(mask)
-                    if rows.num_rows:
-                        found.append(rows)
-        return found
+                    yield piece, self._fitted(stored if left is None else stored.filter(left))
 
     def keys(self, low: Key | None, high: Key | None, few: Sequence[Key] | None) -> Iterator[pa.RecordBatch]:
         """Yield the keys in `[low, high)`, and others.

@@ -39,7 +39,7 @@ from tidegauge.sinks.layout.values import PartitionValues
 from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["Changed", "changed_in", "met", "planned_in", "run_of", "touched"]
+__all__ = ["Changed", "changed_in", "met", "planned_in", "run_of", "some_within", "touched"]
 
 pc: Final[Any] = library("pyarrow.compute")
 pq: Final[Any] = library("pyarrow.parquet")
@@ -164,7 +164,7 @@ def met(
                             doubtful.setdefault(piece.number, []).append((leaf, number, places))
         for group, keys in _keys(folder, key, run, sorted(doubtful)):
             for leaf, number, places in doubtful[group]:
-                if number not in places and _within(leaf, keys):
+                if number not in places and some_within(leaf, keys):
                     places.add(number)
 
 
@@ -176,7 +176,7 @@ def _overlap(leaf: TableLeaf, low: Key | None, high: Key | None) -> bool:
     return not apart
 
 
-def _within(leaf: TableLeaf, keys: Sequence[Key]) -> bool:
+def some_within(leaf: TableLeaf, keys: Sequence[Key]) -> bool:
     """Whether any of these keys, in order, lies between the ends of a leaf."""
     low, high = leaf.ends.low, leaf.ends.high
     first = 0 if low is None else bisect_left(keys, low)

@@ -1,5 +1,6 @@
 """The work of a commit of changes by key: they are settled, then merged into the leaves that they concern.
 
+    carried   runs without rows that wait for the values of another key (`keyed.moved`)
     settled   runs of one partition each, where the table is parted (`keyed.parting`)
     changed   what the runs change, by the ends of their row groups
     tasks     for each part of a cluster of leaves that has changes (`keyed.planning`); small ones are put together
@@ -15,14 +16,16 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from tidegauge.sinks.keyed.layout import Keyed
+from tidegauge.sinks.keyed.lookup import LeafRows
 from tidegauge.sinks.keyed.merging import LeafWriter, MergeTask, plain_leaf
+from tidegauge.sinks.keyed.moved import carried
 from tidegauge.sinks.keyed.parting import PartingTask, homes, key_in_files
 from tidegauge.sinks.keyed.planning import LeafCluster, Sizes, TableLeaf, by_partition, planned
 from tidegauge.sinks.keyed.touching import Changed, changed_in, planned_in, run_of
@@ -30,7 +33,9 @@ from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.working import Work, Workers, alone, gathered
 
-__all__ = ["KeyedWork", "done"]
+__all__ = ["Carry", "KeyedWork", "done"]
+
+Carry: TypeAlias = Callable[[Sequence[StagedFile]], list[StagedFile] | None]
 
 _FEW: Final = 32 * 1024
 """So few changes are settled here, without the engine."""
@@ -50,17 +55,38 @@ class KeyedWork:
         """The columns that tell the rows of a partition apart."""
         return key_in_files(self.lying, self.layout.key)
 
+    def carried(
+        self,
+        files: Sequence[StagedFile],
+        rows: pa.Schema,
+        present: Iterable[TableLeaf],
+        columns: pa.Schema,
+        *,
+        job: str,
+    ) -> list[StagedFile] | None:
+        """Return runs in place of some that leave values out, which need the rows of no other key; None where these
+        need none.
+
+        rows: the columns of the staged rows. present: the leaves of the table. columns: its columns. Raises what
+        `moved.carried` raises, and `LeafUnreadable`.
+        """
+        held = LeafRows(self.folder, columns, self.layout.key, self.lying, present, self.sizes)
+        return carried(self.folder, files, self.layout.ordering(rows), held, job=job, table=self.folder)
+
     def settled(
-        self, files: Sequence[StagedFile], rows: pa.Schema, *, job: str, workers: Workers
+        self, files: Sequence[StagedFile], rows: pa.Schema, carry: Carry, *, job: str, workers: Workers
     ) -> list[StagedFile]:
         """Return runs of one partition each with the changes of these; these, where there are no partitions.
 
-        rows: the columns of the staged rows. Raises `StagedFileMissing`, `LastUndecided`, and what the workers raise.
+        rows: the columns of the staged rows. carry: `carried`, of the runs alone. Raises `StagedFileMissing`,
+        `LastUndecided`, and what `carry` and the workers raise.
         """
         if not self.lying.partition or not files:
             return list(files)
         columns, ordering = self.layout.columns(rows), self.layout.ordering(rows)
         runs = [run_of(self.folder, file, self.layout.key) for file in files]
+        if any(run.leaves_out for run in runs) and (anew := carry(files)) is not None:
+            runs = [run_of(self.folder, file, self.layout.key) for file in anew]
         tasks = [
             PartingTask(MergeTask(self.folder, columns, ordering, merge, self.sizes, job, number), self.lying)
             for number, merge in enumerate(planned(LeafCluster(()), runs, (), self.sizes))
@@ -68,9 +94,16 @@ class KeyedWork:
         few = sum(file.rows for file in files) <= _FEW
         return [file for staged in (alone if few else workers)(tasks) for file in staged]
 
-    def changed(self, runs: Iterable[StagedFile]) -> Changed:
-        """Return what settled runs change. Raises `StagedFileMissing`."""
-        return changed_in(self.folder, runs, self.key, self.lying.names)
+    def changed(self, runs: list[StagedFile], carry: Carry) -> tuple[list[StagedFile], Changed]:
+        """Return settled runs, or others in their place, and what they change.
+
+        carry: as for `settled`, which was told it in a table with partitions. Raises `StagedFileMissing`, and what
+        `carry` raises.
+        """
+        found = changed_in(self.folder, runs, self.key, self.lying.names)
+        if self.lying.partition or not found.leaves_out or (anew := carry(runs)) is None:
+            return runs, found
+        return anew, changed_in(self.folder, anew, self.key, self.lying.names)
 
     def tasks(
         self,

@@ -10,7 +10,9 @@ Invariant: nothing is seen of it before the transaction ends. Memory is bounded 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,11 +22,14 @@ from tidegauge.errors.leftout import LeftOutNull, LeftOutUnknown
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.lazy import library
 from tidegauge.leftout import LEFT, masks
+from tidegauge.sinks.attempt import discard
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.keyed.layout import GONE, Keyed
 from tidegauge.sinks.keyed.merging import MergeTask
+from tidegauge.sinks.keyed.moved import carried
 from tidegauge.sinks.keyed.planning import SIZES, Merge
-from tidegauge.sinks.location import inside
+from tidegauge.sinks.keyed.touching import run_of
+from tidegauge.sinks.location import LocalFiles, inside
 from tidegauge.sinks.postgres.catalog import definitions
 from tidegauge.sinks.postgres.connection import quoted_name
 from tidegauge.sinks.postgres.place import TableName
@@ -38,6 +43,8 @@ pc: Final[Any] = library("pyarrow.compute")
 
 _BATCH: Final = 16 * 1024
 _SHOWN: Final = 100
+_PLACE: Final = pa.field("place=", pa.int64())
+_KEYS: Final = sql.Identifier("pg_temp", "tidegauge_keys")
 _CHANGES: Final = sql.Identifier("pg_temp", "tidegauge_changes")
 
 
@@ -55,16 +62,23 @@ def upsert(
     folder: str,
     files: Sequence[StagedFile],
     *,
+    job: str,
     partitioned: bool = False,
 ) -> int:
     """Merge the changes of the files into a table, and return how many rows it has more.
 
-    rows: the columns of the rows that the changes were made of. Raises `StagedFileMissing`, `LastUndecided`,
-    `LeftOutUnknown`, `LeftOutNull`.
+    rows: the columns of the rows that the changes were made of. job: for runs that are staged anew.
+
+    Raises `StagedFileMissing`, `LastUndecided`,
+    `LeftOutUnknown`, `LeftOutNull`, `MovedUnknown`.
     """
     columns = layout.columns(rows)
     staged = pa.schema([*columns, pa.field(GONE, pa.bool_()), pa.field(LEFT, pa.string())])
-    paths = tuple(file.path for file in files)
+    held = _HeldRows(cursor, name, pa.schema([columns.field(one) for one in layout.key]))
+    anew: Sequence[StagedFile] = files
+    if any(run_of(folder, file, layout.key).leaves_out for file in files):
+        anew = carried(folder, files, layout.ordering(rows), held, job=job, table=str(name)) or files
+    paths = tuple(file.path for file in anew)
     task = MergeTask(folder, columns, layout.ordering(rows), Merge((), paths, None, None, 0), SIZES, "", 0)
     cursor.execute(
         sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(
@@ -83,6 +97,8 @@ def upsert(
     _copy(cursor, _CHANGES, staged, changes())
     if left:
         _fill(cursor, name, layout.key, sorted(left))
+    with suppress(OSError):  # else they are swept another time
+        discard(LocalFiles(folder), [file for file in anew if file not in files])
     removed = _delete(cursor, name, layout.key) if gone else 0
     return _insert(cursor, name, columns.names, layout.key, partitioned=partitioned) - removed
 
@@ -116,6 +132,29 @@ def _fill(cursor: Cursor[Any], name: TableName, key: Sequence[str], left: Sequen
         check(LeftOutNull, column, empty + there)
         filled = sql.SQL("UPDATE {changes} AS new SET {column} = held.{column} FROM {table} AS held ").format(**parts)
         cursor.execute(filled + there, [column])
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldRows:
+    """The rows of a table, looked up by their keys. key: its columns."""
+
+    cursor: Cursor[Any]
+    name: TableName
+    key: pa.Schema
+
+    def __call__(self, keys: pa.Table, names: Sequence[str]) -> Mapping[int, Mapping[str, Any]]:
+        """Return by the places of keys the values of their rows, of columns with these names."""
+        columns = self.key.append(_PLACE)
+        defined = sql.SQL(", ").join(definitions(columns))
+        self.cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(_KEYS, defined))
+        placed = keys.select(self.key.names).append_column(_PLACE, pa.array(range(keys.num_rows), pa.int64()))
+        _copy(self.cursor, _KEYS, columns, placed.cast(columns).to_batches(max_chunksize=_BATCH))
+        wanted = sql.SQL(", ").join(sql.SQL("held.{}").format(sql.Identifier(one)) for one in names)
+        parts = {"place": sql.Identifier(_PLACE.name), "wanted": wanted, "keys": _KEYS, "same": _same(self.key.names)}
+        query = sql.SQL("SELECT new.{place}, {wanted} FROM {keys} AS new JOIN {table} AS held ON {same}")
+        rows = self.cursor.execute(query.format(**parts, table=quoted_name(self.name))).fetchall()
+        self.cursor.execute(sql.SQL("DROP TABLE {}").format(_KEYS))
+        return {place: dict(zip(names, values, strict=True)) for place, *values in rows}
 
 
 def _insert(

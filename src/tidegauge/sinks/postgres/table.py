@@ -56,6 +56,7 @@ from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, staged_status
 from tidegauge.sinks.keyed.layout import Keyed
+from tidegauge.sinks.keyed.merging import merge_job
 from tidegauge.sinks.location import LocalFiles
 from tidegauge.sinks.postgres import catalog, progress, rows
 from tidegauge.sinks.postgres.connection import PostgresServer, be_patient, lock_number, refused
@@ -329,7 +330,8 @@ class ServerTable:
             more = rows.append(cursor, name, columns, self._folder, files)
         elif files and layout is not None:
             parted = look.is_partitioned
-            more = rows.upsert(cursor, name, given, layout, self._folder, files, partitioned=parted)
+            job = merge_job(self._output.incarnation, write, "carried")
+            more = rows.upsert(cursor, name, given, layout, self._folder, files, job=job, partitioned=parted)
         size = sum(file.bytes for file in files)
         after = row.after(upper, history, write=write, rows=more, size=size, key=self._key())
         after = replace(after, table_oid=look.oid, progress_oid=number, unsure=False)

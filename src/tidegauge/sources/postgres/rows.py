@@ -10,7 +10,8 @@
 
 An unchanged large value that the server did not send, and that no earlier change of the transaction has
 (`unchanged`), is *left out*: the row has a mark (`tidegauge.leftout`), and the change is told as a bad record for
-those who can do nothing with it. Where it is in the row of another key, or the key itself, there is no row.
+those who can do nothing with it. Where the key changes as well, the value is in the row of the old one, and both rows
+have a mark. Where it is the key itself, there is no row.
 
 Invariants. A change gives its rows together, or none: where one of its values is unfit, the change is a bad record.
 Rows depend on the changes of their chunk alone, not on what they came with.
@@ -26,7 +27,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.postgressource import UnchangedValueMissing, ValueUnfit
-from tidegauge.leftout import LEFT, translated
+from tidegauge.lazy import library
+from tidegauge.leftout import COMING, LEAVING, LEFT, translated
 from tidegauge.leftout import texts as texts_of
 from tidegauge.operations import DELETE, INSERT, OP, UPDATE
 from tidegauge.sources.database.sequence import SEQUENCE, sequence
@@ -38,6 +40,8 @@ __all__ = ["SEQUENCE_BITS", "Bad", "ChangePlaces", "changed"]
 
 SEQUENCE_BITS: Final = 32
 """Bits for the number of a change within its transaction."""
+pc: Final[Any] = library("pyarrow.compute")
+
 _WORDS: Final = pa.array([INSERT, UPDATE, DELETE], pa.string())
 _SHOWN: Final = 60
 
@@ -106,7 +110,7 @@ def changed(
     told = _left_out(left, rows, keys, table) if left else {}
     bad |= {index: one for index, one in told.items() if index not in bad and not one.left_out}
     if any(one.left_out for one in told.values()):
-        made[LEFT] = translated(texts_of(left), lambda mark: replace(mark, key=tuple(keys)))
+        made[LEFT] = _marks(left, rows, tuple(keys))
     made[OP] = _WORDS.take(pa.array(rows.words))
     message = rows.message
     made[SEQUENCE] = sequence(places.lsns[message], 2 * places.numbers[message] + rows.second, bits=SEQUENCE_BITS)
@@ -119,6 +123,20 @@ def changed(
     return made, message, [bad[index] for index in sorted(bad)]
 
 
+def _marks(left: Mapping[str, Any], rows: _ChangedRows, key: tuple[str, ...]) -> Any:
+    """Return the marks of rows. left: the columns, with the rows that lack them."""
+    plain, here = rows.second == 0, rows.second == 1
+
+    def said(moves: str, missing: Mapping[str, Any]) -> Any:
+        return translated(texts_of(missing), lambda mark: replace(mark, key=key, moves=moves))
+
+    return pc.coalesce(
+        said("", {name: missing & plain for name, missing in left.items()}),
+        said(COMING, {name: missing & here for name, missing in left.items()}),
+        said(LEAVING, {name: np.append((missing & here)[1:], [False]) for name, missing in left.items()}),
+    )
+
+
 def _left_out(left: Mapping[str, Any], rows: _ChangedRows, keys: Sequence[str], table: str) -> dict[int, Bad]:
     """Return the changes that leave values out. left: the columns, with the rows that lack them."""
     found: dict[int, Bad] = {}
@@ -126,7 +144,7 @@ def _left_out(left: Mapping[str, Any], rows: _ChangedRows, keys: Sequence[str], 
         error = UnchangedValueMissing(column=name, table=table)
         for row in np.flatnonzero(missing).tolist():
             index = int(rows.message[row])
-            elsewhere = name in keys or not keys or rows.words[row] != UPDATED
+            elsewhere = name in keys or not keys or not (rows.words[row] == UPDATED or rows.second[row])
             before = found.get(index)
             if before is None:
                 found[index] = Bad(index, error.code, error.summary, left_out=not elsewhere)
