@@ -70,7 +70,7 @@ def _theirs(source: TestingSource[Any], take: _Take) -> None:
 def _loop(source: TestingSource[Any]) -> int:
     """Return how many rows come through our loop."""
     fetch = BytewaxFetch(
-        source="it", connector=source, stateful=True, step="it", columns=_COLUMNS, row=None, timeout=60.0
+        source="it", connector=source, stateful=True, step="it", columns=_COLUMNS, row=None, timeout=60.0, run="it"
     )
     rows, state = 0, None
     while (brought := fetch(state)) is not None:
