@@ -20,7 +20,7 @@ from tidegauge.operations import OP
 from tidegauge.sources.database.sequence import SEQUENCE, SEQUENCE_TYPE
 from tidegauge.sources.postgres import gathering as gathering_of
 from tidegauge.sources.postgres import tuples
-from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of, decoded
+from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, ManyChunks, batch_of, decoded
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.replication import payload
 from tidegauge.sources.postgres.wire import TableShape, commit_of, relation_of, truncated
@@ -112,7 +112,7 @@ def test_rows_are_those_of_the_changes_however_they_are_cut_and_spilled(
             return str(path), start
 
         gathering = Gathering({("public", name): name for name in TABLES.values()}, 0, write)
-        chunks: dict[str, list[Chunk]] = {name: [] for name in TABLES.values()}
+        chunks: dict[str, list[Chunk | ManyChunks]] = {name: [] for name in TABLES.values()}
         for message in stream(given):
             gathering.take(message)
             gathering.progress(1)  # which tells nothing while a transaction is under way

@@ -44,7 +44,7 @@ from tidegauge.sources.postgres.rows import SEQUENCE_BITS, ChangePlaces, changed
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["EMPTIED", "ENDED", "FILED", "KEPT", "SNAPSHOT", "Chunk", "batch_of", "decoded"]
+__all__ = ["EMPTIED", "ENDED", "FILED", "KEPT", "SNAPSHOT", "Chunk", "ManyChunks", "batch_of", "decoded"]
 
 csv: Final = library("pyarrow.csv")
 pc: Final = library("pyarrow.compute")
@@ -53,7 +53,7 @@ FILED, SNAPSHOT, EMPTIED, ENDED, KEPT = range(1, 6)
 
 _SCHEMA: Final = pa.schema(
     [
-        ("_partition", pa.string()),
+        ("_partition", pa.dictionary(pa.int32(), pa.string())),
         ("_offset", pa.int64()),
         ("_at", pa.int64()),
         ("_kind", pa.int8()),
@@ -91,14 +91,83 @@ class Chunk:
 _FIELDS: Final = attrgetter(*(field.name for field in fields(Chunk)))
 
 
-def batch_of(chunks: Sequence[Chunk]) -> pa.RecordBatch:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyChunks:
+    """Inline chunks of one shape, each the first of its transaction in its table, a column at a time: see `Chunk`.
+
+    lsns, ats, counts: numbers. lengths, data: binary arrays. size: bytes of the messages.
+    """
+
+    shape: str
+    lsns: Any
+    ats: Any
+    counts: Any
+    lengths: Any
+    data: Any
+    size: int
+    kind: int = INLINE
+
+    def __len__(self) -> int:
+        return len(self.lsns)
+
+    def apart(self) -> list[Chunk]:
+        """Return them one by one."""
+        columns = (self.lsns, self.ats, self.counts, self.lengths, self.data)
+        rows = zip(*(one.tolist() for one in columns), strict=True)
+        return [Chunk(lsn, at, INLINE, self.shape, 0, count, lengths, data) for lsn, at, count, lengths, data in rows]
+
+    def batch(self) -> pa.RecordBatch:
+        """Return them as records."""
+        many = len(self)
+        none = pa.array(np.zeros(many, np.int64))
+        arrays = [
+            _of_one(WAL, many),
+            pa.array(self.lsns),
+            pa.array(self.ats),
+            pa.array(np.full(many, INLINE, np.int8)),
+            _of_one(self.shape, many),
+            none,
+            pa.array(self.counts),
+            self.lengths,
+            self.data,
+            pa.repeat(pa.scalar("", pa.string()), many),
+            none,
+            none,
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def batch_of(chunks: Sequence[Chunk | ManyChunks]) -> pa.RecordBatch:
     """Return chunks of one stream as a batch of records with their places."""
-    columns: list[Any] = [[WAL] * len(chunks), *zip(*map(_FIELDS, chunks), strict=True)]
+    parts: list[pa.RecordBatch] = []
+    listed: list[Chunk] = []
+    for one in chunks:
+        if isinstance(one, Chunk):
+            listed.append(one)
+            continue
+        if listed:
+            parts.append(_listed(listed))
+            listed = []
+        parts.append(one.batch())
+    if listed:
+        parts.append(_listed(listed))
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+def _listed(chunks: Sequence[Chunk]) -> pa.RecordBatch:
+    columns = [[WAL] * len(chunks), *zip(*map(_FIELDS, chunks), strict=True)]
     arrays = [
-        pa.array(values, pa.string()).dictionary_encode() if field.name == "_shape" else pa.array(values, field.type)
+        pa.array(values, pa.string()).dictionary_encode()
+        if pa.types.is_dictionary(field.type)
+        else pa.array(values, field.type)
         for values, field in zip(columns, _SCHEMA, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _of_one(text: str, many: int) -> pa.DictionaryArray:
+    """Return a column that has one text in all its rows."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(many, np.int32)), pa.array([text], pa.string()))
 
 
 def decoded(
@@ -197,13 +266,18 @@ def _messages(records: pa.RecordBatch, kind: int) -> tuple[Any, Any, Any]:
     """Return the bytes of the messages of records, their lengths one by one, and how many each record has."""
     counts = records["_count"].to_numpy(zero_copy_only=False)
     if kind == INLINE:
-        data, lengths = (
-            np.frombuffer(b"".join(records[name].to_pylist()), np.uint8) for name in ("_data", "_lengths")
-        )
+        data, lengths = (_bytes_of(records[name]) for name in ("_data", "_lengths"))
     else:
         whole = np.frombuffer(filed(records), np.uint8)
         lengths, data = whole[: 4 * int(counts[0])], whole[4 * int(counts[0]) :]
     return data, lengths.view("<u4").astype(np.int64), counts
+
+
+def _bytes_of(column: pa.BinaryArray) -> Any:
+    """Return all the bytes of a binary array that has no nulls, without a copy."""
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(b"" if data is None else data, np.uint8)[ends[0] : ends[-1]]
 
 
 def _snapshot(

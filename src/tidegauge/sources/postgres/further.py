@@ -34,7 +34,7 @@ from tidegauge.remap.store.columns import decode_schema, encode_schema
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
 from tidegauge.sources.postgres.checks import RESERVED
-from tidegauge.sources.postgres.chunks import EMPTIED, ENDED, Chunk
+from tidegauge.sources.postgres.chunks import EMPTIED, ENDED, Chunk, ManyChunks
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.growth import TableMark, unfit
 from tidegauge.sources.postgres.types import arrow_of
@@ -179,17 +179,20 @@ class FurtherColumns:
                 if (table := self._kept.tables.get(name)) is not None and mark.last <= table.mark.last:
                     self._kept.tables[name] = replace(table, mark=replace(mark, last=table.mark.last))
 
-    def gone_through(self, stream: str, chunks: Sequence[Chunk]) -> list[Chunk]:
+    def gone_through(self, stream: str, chunks: Sequence[Chunk | ManyChunks]) -> list[Chunk | ManyChunks]:
         """Return chunks that are to be given, once all their columns are known, and kept durably.
 
         Those from before a column came say so. Raises what a look at the catalog does.
         """
-        return [
-            chunk
-            if chunk.kind in {EMPTIED, ENDED} or (stream, chunk.shape) in self._plain
-            else self._one(stream, chunk)
-            for chunk in chunks
-        ]
+        found: list[Chunk | ManyChunks] = []
+        for chunk in chunks:
+            if chunk.kind in {EMPTIED, ENDED} or (stream, chunk.shape) in self._plain:
+                found.append(chunk)
+            elif isinstance(chunk, Chunk):
+                found.append(self._one(stream, chunk))
+            else:
+                found += self.gone_through(stream, chunk.apart())  # until the shape is judged
+        return found
 
     def marked(self, batches: Sequence[tuple[str, pa.RecordBatch]]) -> list[tuple[str, pa.RecordBatch]]:
         """Return the first rows of streams, and what waited for these, as those that columns came after."""

@@ -23,11 +23,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+
 from tidegauge.errors.postgressource import ReplicationBroken
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.records import INLINE
-from tidegauge.sources.postgres.chunks import EMPTIED, ENDED, FILED, Chunk
+from tidegauge.sources.postgres.chunks import EMPTIED, ENDED, FILED, Chunk, ManyChunks
 from tidegauge.sources.postgres.identities import PartitionIdentities
+from tidegauge.sources.postgres.many import WholeTransactions
 from tidegauge.sources.postgres.wire import (
     CHANGES,
     PASSED,
@@ -137,7 +140,7 @@ class Gathering:
         self._counts: dict[str, int] = {}
         self._open: dict[str, list[Chunk]] = {}
         self._open_size = 0
-        self._whole: dict[str, list[Chunk]] = {}
+        self._whole: dict[str, list[Chunk | ManyChunks]] = {}
 
     def progress(self, lsn: int) -> None:
         """Take in that the server has sent everything before a place. Raises `LogRewritten`."""
@@ -145,7 +148,7 @@ class Gathering:
             self._compare(lsn)
             self.reached = max(self.reached, lsn)
 
-    def taken(self) -> dict[str, list[Chunk]]:
+    def taken(self) -> dict[str, list[Chunk | ManyChunks]]:
         """Return the chunks of each stream that are whole, and forget them."""
         found, self._whole = self._whole, {}
         self.chunks = self.size = 0
@@ -179,6 +182,34 @@ class Gathering:
             self._said.add(stream)
             self._over.setdefault(stream, detail)
             self._whole.setdefault(stream, []).append(_ended(self.reached - 1, 0, detail, 0))
+
+    def take_at_once(self, found: WholeTransactions) -> bool:
+        """Take in transactions, and return True, if there is nothing about them to decide one by one."""
+        if self._begun is not None or self._comparing is not None or found.largest > self._most:
+            return False
+        oids, codes = np.unique(found.oids, return_inverse=True)
+        numbers = oids.tolist()
+        if not self._shapes.keys() >= set(numbers) or any(self._identities.changes(one) for one in numbers):
+            return False
+        tables = [self._shapes[one] for one in numbers]
+        streams = [stream for stream, _ in tables if stream]
+        later = [self._later[stream] for stream in streams if stream in self._later]
+        begun = max([self._since, *(max(one.since, one.place) for one in later)])
+        if len({*streams}) < len(streams) or not self._over.keys().isdisjoint(streams) or found.lsns.min() < begun:
+            return False
+        watched = np.array([min(self._watched.get(one, _NEVER), _NEVER - 1) for one in numbers], np.int64)
+        touched = np.flatnonzero(found.lsns[found.of] >= watched[codes])
+        if len(touched):
+            at = found.of[touched[-1]]
+            self.last = LastTransaction(int(found.lsns[at]), int(found.ats[at]), int(found.xids[at]))
+        for code, (stream, shape) in enumerate(tables):
+            if stream:
+                many = found.chunks(shape, slice(None) if len(tables) == 1 else np.flatnonzero(codes == code))
+                self._whole.setdefault(stream, []).append(many)
+                self.chunks += len(many)
+                self.size += many.size
+        self.reached = max(self.reached, int(found.lsns.max()) + 1)
+        return True
 
     def take(self, message: bytes) -> None:
         """Take in a message. Raises `ReplicationBroken`, `LogRewritten`."""

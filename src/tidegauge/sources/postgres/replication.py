@@ -116,25 +116,26 @@ class LogSender:
 
     def frames(self) -> Iterator[bytes]:
         """Yield the frames that are here, without waiting."""
-        taken = False
+        read, came = self._pg.get_copy_data, False
         while True:
-            size, data = self._pg.get_copy_data(1)
-            if size > 0:
-                taken = True
-                yield data
-                continue
-            if size == 0 and not taken:
-                taken = True
-                with explained(self._place, self._slot):
-                    self._pg.consume_input()
-                continue
+            size, data = read(1)
+            while size > 0:
+                came = True
+                yield bytes(data)  # a view would be one more object for Python's collector to look at
+                size, data = read(1)
             if size < 0:
                 self._over()
-            return
+            if came:
+                return
+            came = True
+            with explained(self._place, self._slot):
+                self._pg.consume_input()
 
     def more(self) -> bool:
         """Whether something has come, or is about to."""
-        return readable(self._pg.socket, _SOON)
+        if found := readable(self._pg.socket, _SOON):
+            self._heard = time.monotonic()
+        return found
 
     def wait(self, seconds: float) -> None:
         """Wait until something comes, or the time is over. Raises `TimeoutError` after a long silence."""
@@ -183,7 +184,7 @@ def payload(frame: bytes) -> tuple[int, bytes]:
     """
     size = len(frame)
     if size > 25 and frame[0] == _DATA:
-        return 0, bytes(frame[25:])
+        return 0, frame[25:]
     if size == 18 and frame[0] == _ALIVE:
         return int.from_bytes(frame[1:9], "big"), b""
-    raise ReplicationBroken(message=repr(bytes(frame[:40])), problem="it is neither data nor a sign of life")
+    raise ReplicationBroken(message=repr(frame[:40]), problem="it is neither data nor a sign of life")

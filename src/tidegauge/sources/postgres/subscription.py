@@ -38,9 +38,9 @@ from tidegauge.sources.postgres.further import FurtherColumns
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.joining import JoiningTables
 from tidegauge.sources.postgres.progress import RowsProgress
-from tidegauge.sources.postgres.replication import payload
 from tidegauge.sources.postgres.server import SendingLog, SnapshotRows
 from tidegauge.sources.postgres.snapshot import SnapshotTask
+from tidegauge.sources.postgres.taking import ComingFrames
 from tidegauge.sources.postgres.timelines import followed_identity
 from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remember, remembered
 from tidegauge.sources.push.protocol import Received
@@ -83,6 +83,7 @@ class Replication:
         self._told_end = False
         self._confirmed = 0 if found.slot is None else found.slot.confirmed
         self._sender: Final = self._server.sender(reader.slot)
+        self._coming: Final = ComingFrames(self._sender, self._server.clock)
         try:
             here, there = self._sender.identity(), reader.place.shown
             self.identity = followed_identity(there, reader.folder, bound, here, found.slot, self._sender.history)
@@ -324,16 +325,9 @@ class Replication:
                 self._joining.set_aside(gathering)
             if self._joining.go_on(gathering) and gathering.reached > self._given_to:
                 return self._given(gathering)
-            for number, frame in enumerate(self._sender.frames()):
-                lsn, message = payload(frame)
-                if message:
-                    gathering.take(message)
-                    if gathering.size >= _BYTES or gathering.chunks >= limit:
-                        return self._given(gathering)
-                else:
-                    gathering.progress(lsn)
-                if number & 0x3FF == 0x3FF and self._server.clock.monotonic() > until:
-                    break
+            self._coming.take(gathering, limit - gathering.chunks)
+            if gathering.size >= _BYTES or gathering.chunks >= limit:
+                return self._given(gathering)
             now = self._server.clock.monotonic()
             left, over = until - now, now >= soon or gathering.reached >= self._end
             whole = gathering.chunks and (left <= 0 or (over and not self._sender.more()))

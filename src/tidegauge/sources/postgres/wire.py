@@ -18,7 +18,9 @@ from typing import Final, NamedTuple
 from tidegauge.errors.postgressource import ReplicationBroken
 
 __all__ = [
+    "BEGIN_SIZE",
     "CHANGES",
+    "COMMIT_SIZE",
     "EPOCH_2000",
     "PASSED",
     "Begin",
@@ -39,6 +41,8 @@ PASSED: Final = frozenset(b"YOM")
 
 _BEGIN: Final = struct.Struct(">cQqI")
 _COMMIT: Final = struct.Struct(">cBQQq")
+BEGIN_SIZE, COMMIT_SIZE = _BEGIN.size, _COMMIT.size
+"""Bytes of the messages that begin a transaction, and that end it."""
 _STATUS: Final = struct.Struct(">cQQQqB")
 _KEY: Final = 1
 """The flag of a column of the replica identity."""
