@@ -125,7 +125,7 @@ class Bench:
         """Return the rows of an epoch, in the order in which they happened, as the dictionary takes them in, too."""
         found = []
         for at, change in enumerate(changes):
-            kept = change.op == "keep" and change.key in self.wanted
+            kept = change.op == "keep" and self.wanted.get(change.key, (None,))[0] is not None  # no null is left out
             op = change.op if self.operating and change.op != "keep" else "update"
             if kept:
                 self.wanted[change.key] = self.wanted[change.key][0], epoch
