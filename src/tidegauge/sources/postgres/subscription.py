@@ -325,12 +325,12 @@ class Replication:
                 self._joining.set_aside(gathering)
             if self._joining.go_on(gathering) and gathering.reached > self._given_to:
                 return self._given(gathering)
-            self._coming.take(gathering, limit - gathering.chunks)
+            coming = self._coming.take(gathering, limit - gathering.chunks)
             if gathering.size >= _BYTES or gathering.chunks >= limit:
                 return self._given(gathering)
             now = self._server.clock.monotonic()
             left, over = until - now, now >= soon or gathering.reached >= self._end
-            whole = gathering.chunks and (left <= 0 or (over and not self._sender.more()))
+            whole = gathering.chunks and (left <= 0 or (over and not coming))
             if whole or self._progressed(gathering.reached):
                 return self._given(gathering)
             if left <= 0 or gathering.reached < self._end:

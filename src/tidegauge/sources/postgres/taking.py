@@ -31,7 +31,7 @@ _MANY: Final = 8_192
 """Frames from which on no more are waited for."""
 _FULL: Final = 4 << 20
 """Bytes of these."""
-_LONG: Final = 0.05
+_LONG: Final = 0.01
 """Seconds for which frames wait for others."""
 
 
@@ -43,21 +43,22 @@ class ComingFrames:
         self._clock: Final = clock
         self._waiting: Final[list[bytes]] = []
 
-    def take(self, gathering: Gathering, most: int) -> None:
+    def take(self, gathering: Gathering, most: int) -> bool:
         """Take in the frames that are here, and those that come directly behind them; `most` at most.
+
+        Return whether more may come directly: it was not waited for once more.
 
         Raises what `Gathering.take` does, and the sender.
         """
         frames, most, size = self._waiting, max(1, min(most, _MANY)), 0
-        until, coming = self._clock.monotonic() + _LONG, False
+        until, coming = self._clock.monotonic() + _LONG, True
         try:
-            while len(frames) < most and size < _FULL:
+            while coming and len(frames) < most and size < _FULL and self._clock.monotonic() < until:
                 before, coming = len(frames), False
                 frames.extend(islice(self._sender.frames(), most - before))
                 size += sum(map(len, frames[before:]))
-                if len(frames) == before or self._clock.monotonic() >= until or not self._sender.more():
-                    break
-                coming = True
+                coming = len(frames) > before and self._sender.more()
+            return coming
         finally:  # what came before an error may tell of a worse one
             del frames[: taken(gathering, frames, rest=not coming)]
 
