@@ -325,8 +325,8 @@ def test_a_pack_that_comes_between_is_merged_into_and_changes_are_settled_once(b
         grown(bench, 12)
         real, turn, jobs = bench.table._merged, [True], list[Any]()
 
-        def merged(work: Any, rows: Any, columns: Any, runs: Any, job: str) -> Any:
-            found = real(work, rows, columns, runs, job)
+        def merged(work: Any, rows: Any, columns: Any, runs: Any, *more: Any) -> Any:
+            found = real(work, rows, columns, runs, *more)
             jobs.append([file.path for file in runs])
             if turn.pop() if turn else False:
                 pack(bench)
