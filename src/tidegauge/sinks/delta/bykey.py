@@ -204,7 +204,7 @@ class DeltaByKey:
         rows = rows_schema(schema)
         columns = self._lying.columns(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
-        made_runs = list[StagedFile]()
+        settled, holds, made_runs = list[StagedFile](), False, list[StagedFile]()
         try:
             for attempt in range(_ATTEMPTS):
                 self._inner.check(lower, history)
@@ -214,9 +214,10 @@ class DeltaByKey:
                     for what in ("carried ", "settled ", "")
                 )
                 carry = partial(self._carried, rows, columns, carrying)
-                settled = self._work.settled(files, rows, carry, job=settling, workers=self._workers)
+                if not holds:
+                    settled, holds = self._work.settled(files, rows, carry, job=settling, workers=self._workers)
                 runs, changed = self._work.changed(settled, carry)
-                made_runs += [run for run in runs if run not in files]
+                made_runs += [run for run in runs if run not in [*files, *made_runs]]
                 marked, present = self._marked(changed, columns)
                 tasks, leaves = self._work.tasks(runs, changed, present, columns, rows, job=job)
                 try:

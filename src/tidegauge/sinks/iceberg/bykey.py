@@ -164,7 +164,7 @@ class IcebergByKey:
         given = columns = widened(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
         work = KeyedWork(self._folder, self._layout, self._lying, SIZES.with_leaves(self._lying.file_bytes))
-        made_runs = list[StagedFile]()
+        settled, holds, made_runs = list[StagedFile](), False, list[StagedFile]()
         try:
             for attempt in range(_ATTEMPTS):
                 if self._swap is None:
@@ -176,9 +176,10 @@ class IcebergByKey:
                     for what in ("carried ", "settled ", "")
                 )
                 carry = partial(self._carried, work, rows, columns, carrying)
-                settled = work.settled(files, rows, carry, job=settling, workers=self._workers)
+                if not holds:
+                    settled, holds = work.settled(files, rows, carry, job=settling, workers=self._workers)
                 runs, changed = work.changed(settled, carry)
-                made_runs += [run for run in runs if run not in files]
+                made_runs += [run for run in runs if run not in [*files, *made_runs]]
                 try:
                     made, gone = self._merged(work, rows, columns, runs, changed, job)
                     about: dict[str, Any] = {"write": write, "history": history, "changes": changes}

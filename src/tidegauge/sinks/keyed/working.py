@@ -75,24 +75,26 @@ class KeyedWork:
 
     def settled(
         self, files: Sequence[StagedFile], rows: pa.Schema, carry: Carry, *, job: str, workers: Workers
-    ) -> list[StagedFile]:
-        """Return runs of one partition each with the changes of these; these, where there are no partitions.
+    ) -> tuple[list[StagedFile], bool]:
+        """Return runs of one partition each with the changes of these, or these, where there are no partitions; and
+        whether they hold whatever rows the table has.
 
         rows: the columns of the staged rows. carry: `carried`, of the runs alone. Raises `StagedFileMissing`,
         `LastUndecided`, and what `carry` and the workers raise.
         """
         if not self.lying.partition or not files:
-            return list(files)
+            return list(files), True
         columns, ordering = self.layout.columns(rows), self.layout.ordering(rows)
         runs = [run_of(self.folder, file, self.layout.key) for file in files]
-        if any(run.leaves_out for run in runs) and (anew := carry(files)) is not None:
+        anew = carry(files) if any(run.leaves_out for run in runs) else None
+        if anew is not None:
             runs = [run_of(self.folder, file, self.layout.key) for file in anew]
         tasks = [
             PartingTask(MergeTask(self.folder, columns, ordering, merge, self.sizes, job, number), self.lying)
             for number, merge in enumerate(planned(LeafCluster(()), runs, (), self.sizes))
         ]
         few = sum(file.rows for file in files) <= _FEW
-        return [file for staged in (alone if few else workers)(tasks) for file in staged]
+        return [file for staged in (alone if few else workers)(tasks) for file in staged], anew is None
 
     def changed(self, runs: list[StagedFile], carry: Carry) -> tuple[list[StagedFile], Changed]:
         """Return settled runs, or others in their place, and what they change.
