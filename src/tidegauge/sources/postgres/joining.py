@@ -12,8 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.errors.base import Transient
+from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost, TableTakenBack
+from tidegauge.errors.running import SourceUnreachable
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.folder import LogBeginning
 from tidegauge.sources.postgres.arriving import ArrivingTables, KeptChunks, given_later
@@ -43,6 +44,8 @@ class JoiningTables:
         self._awaited: dict[str, PublishedTable | None] = {}
         """The streams that have not joined: each with its table, None for one that cannot be read at present."""
         self._unfit: Mapping[str, Transient] = {}
+        self._failure: TidegaugeError | None = None
+        """What the last attempt to read rows came to, while it is to be tried again."""
         self._attempt, self._again_at = 0, float("-inf")
         self._told: dict[str, str] = {}
         """The errors that were logged last, by the names of tables."""
@@ -62,6 +65,11 @@ class JoiningTables:
     def coming(self) -> bool:
         """Whether there are tables whose place is yet to come."""
         return bool(self._awaited)
+
+    @property
+    def hindered(self) -> TidegaugeError | None:
+        """Why tables have to wait, None where nothing keeps them from being read."""
+        return next(iter(self._unfit.values()), self._failure) if self._awaited else None
 
     @property
     def _declared(self) -> list[JoinedTable]:
@@ -160,6 +168,8 @@ class JoiningTables:
             self._arriving.close()
         self._arriving = None
         self._tell({", ".join(self._awaited): error})
+        wrapped = {"source": self._reader.place.shown, "error": type(error).__name__, "detail": str(error)}
+        self._failure = error if isinstance(error, TidegaugeError) else SourceUnreachable(**wrapped)
         self._attempt += 1
         self._again_at = self._reader.server.clock.monotonic() + backoff(self._attempt)
 
@@ -178,7 +188,7 @@ class JoiningTables:
             gathering.join(one.stream, one.oid, one.place)
             self._waiting[one.stream] = one
             self._awaited.pop(one.stream, None)
-        self._arriving, self._attempt = None, 0
+        self._arriving, self._attempt, self._failure = None, 0, None
         return joined
 
     def given(self, gathering: Gathering) -> list[tuple[str, pa.RecordBatch]]:

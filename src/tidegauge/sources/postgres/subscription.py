@@ -373,8 +373,10 @@ class Replication:
 
     def _received(self, batches: Sequence[tuple[str, pa.RecordBatch]], reached: int) -> Received:
         """Return records, up to a place."""
-        end, coming = Frontier({WAL: self._end}), self._joining.coming
-        return Received(tuple(batches), Frontier({WAL: reached}), end, self._further.told, awaits=coming)
+        frontier, end, joining = Frontier({WAL: reached}), Frontier({WAL: self._end}), self._joining
+        return Received(
+            tuple(batches), frontier, end, self._further.told, awaits=joining.coming, hindered=joining.hindered
+        )
 
     def _look_again(self) -> None:
         """See now and then that the tables are still published, and are still those that were declared."""

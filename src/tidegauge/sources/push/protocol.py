@@ -28,6 +28,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.protocol import OnBadRecord
@@ -61,7 +62,8 @@ class Received:
     further: the columns that records have besides those of their stream, by stream; see `TellsColumns`.
 
     awaits: whether records are on their way that no end tells of, as those of a stream that joins. Until they have
-    come, a run does not take itself for caught up.
+    come, a run does not take itself for caught up. hindered: what keeps such records from coming at present: it is
+    shown as what the source waits for, which goes on with all others.
     """
 
     batches: Sequence[tuple[str, pa.RecordBatch]]
@@ -69,6 +71,7 @@ class Received:
     end: Frontier | None = None
     further: Mapping[str, pa.Schema] = field(default_factory=dict)
     awaits: bool = False
+    hindered: TidegaugeError | None = None
 
     @property
     def rows(self) -> int:

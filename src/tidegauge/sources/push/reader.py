@@ -130,6 +130,7 @@ class PushReader:
         self._further: pa.Schema | None = None
         """The columns of all streams, where records told of others than are known."""
         self._awaits = False
+        self._hindered: TidegaugeError | None = None
 
     # What others ask, in the worker's thread.
 
@@ -154,7 +155,7 @@ class PushReader:
         except TidegaugeError as error:
             return Answer(name, number, error=error, attempt=1)
         why = self._held_up()
-        return Answer(name, number, checked, NothingReceived(source=name, why=why) if why else None)
+        return Answer(name, number, checked, NothingReceived(source=name, why=why) if why else self._hindered)
 
     def _held_up(self) -> str:
         """Return why nothing has been received for long, "" if the source goes on or waits for its next epoch."""
@@ -347,7 +348,7 @@ class PushReader:
             self.end = received.end
         elif self.end is not None:  # what it has shown stays in mind
             self.end = self.end.join(self.reached)
-        self._awaits = received.awaits
+        self._awaits, self._hindered = received.awaits, received.hindered
         self._current = not self._awaits and self.end is not None and self.end.less_equal(self.reached)
         # Behind the records: nothing that is given later lies before it.
         if self.reached.sealed:
