@@ -29,6 +29,7 @@ __all__ = [
     "SnapshotLost",
     "SourceTableTruncated",
     "TableChanged",
+    "TableLocked",
     "TableRewritten",
     "TableTakenBack",
     "TableUnfit",
@@ -44,6 +45,15 @@ class ServerAway(Transient):
     what = "{source} cannot be read at present: {detail}"
     cause = "the server is down, restarts, has no connection free, or the network is cut"
     remedy = "nothing: the flow connects again by itself, and reads on where it was"
+
+
+class TableLocked(Transient):
+    """A table that somebody has locked against everybody."""
+
+    code = "TG-0962"
+    what = "{source} cannot be asked about a table that is locked: {detail}"
+    cause = "a session has it in ACCESS EXCLUSIVE MODE: VACUUM FULL, CLUSTER, TRUNCATE or ALTER TABLE is under way"
+    remedy = "nothing: the flow asks again by itself. If it was connected by then, changes go on coming"
 
 
 class LoginRefused(Transient):

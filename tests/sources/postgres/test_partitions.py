@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.postgres import Server, query
 from tests.sources.database import followed
 from tests.sources.postgres.shop import Shop
+from tests.sources.postgres.test_later_tables import waiting_for_locks
 from tests.sources.postgres.test_refusals import received, released
 from tests.waiting import eventually
 
@@ -239,6 +241,25 @@ def test_a_partition_whose_rows_are_only_written_anew_goes_on(shop: Shop) -> Non
     shop.do("UPDATE orders SET who = 'new' WHERE day < 10 AND id > 30")
     query(shop.address, "VACUUM FULL orders_1")
     same(shop)
+
+
+def test_a_partition_that_somebody_has_locked_holds_up_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegauge.sources.postgres.subscription._LOOKS", 0.1)
+    monkeypatch.setattr("tidegauge.sources.postgres.sessions._LOCKED", 0.2)
+    shop.catch_up()
+    flow = shop.flow()
+    with flow.start(engine=tg.LocalEngine(threads=2)) as run, psycopg.connect(shop.address) as other:
+        shop.do("INSERT INTO users VALUES (0, 'eve')")
+        eventually(lambda: len(shop.held(flow, "users")) == 1)
+        other.execute("LOCK TABLE orders_1 IN ACCESS EXCLUSIVE MODE")
+        for number in range(1, 4):
+            shop.do(f"UPDATE orders_2 SET who = 'turn {number}'", f"INSERT INTO users VALUES ({number}, 'eve')")
+            eventually(lambda: waiting_for_locks(shop) == 1)
+            eventually(lambda: len(shop.held(flow, "users")) == number + 1)  # noqa: B023
+            assert run.status.sources[0].state == "running"
+        other.execute("UPDATE orders_1 SET who = 'locked'")
+        other.commit()
+        eventually(lambda: shop.held(flow, "orders") == shop.there("orders"))
 
 
 def test_a_truncate_of_the_root_ends_the_table(shop: Shop) -> None:

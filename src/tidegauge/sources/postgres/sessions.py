@@ -25,6 +25,7 @@ from tidegauge.errors.postgressource import (
     SlotActive,
     SlotLost,
     SlotsExhausted,
+    TableLocked,
 )
 from tidegauge.errors.redaction import Redaction
 from tidegauge.postgres.address import database_identity, reached
@@ -58,6 +59,8 @@ _CLIENT: Final[Mapping[str, str]] = {
 }
 _PATIENCE: Final = 30
 """Seconds after which a question to the catalog is given up."""
+_LOCKED: Final = 2
+"""Seconds after which it is not waited any more for a table that somebody has locked."""
 _SHOWN: Final = 500
 _LOGIN: Final = re.compile(
     r"password|authentication|pg_hba\.conf|certificate|(role|database) \".*\" (does not exist|is not permitted)",
@@ -92,7 +95,13 @@ def session(place: DatabasePlace, *, patient: bool = False) -> Iterator[psycopg.
 
     kind = psycopg.Connection if patient else Listener
     with explained(place):
-        settings = {**SETTINGS, "statement_timeout": f"{_PATIENCE}s", "default_transaction_read_only": "on"}
+        waits = {} if patient else {"lock_timeout": f"{_LOCKED}s"}
+        settings = {
+            **SETTINGS,
+            **waits,
+            "statement_timeout": f"{_PATIENCE}s",
+            "default_transaction_read_only": "on",
+        }
         with kind.connect(**_arguments(place, settings), prepare_threshold=None) as connection:  # type: ignore[arg-type]
             yield connection
 
@@ -150,6 +159,8 @@ def error_of(source: str, slot: str, state: str, detail: str) -> TidegaugeError:
     if state == "42501" or (not state and _RIGHT.search(detail)):
         grant = "ALTER ROLE ... REPLICATION, and GRANT SELECT on the tables"
         return RightMissing(role="of the source", source=source, detail=detail, grant=grant)
+    if state == "55P03":
+        return TableLocked(source=source, detail=detail)
     if state == "55006":
         return SlotActive(source=source, slot=slot, detail=detail)
     if state == "55000" and "cannot read from" in detail:

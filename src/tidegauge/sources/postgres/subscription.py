@@ -23,7 +23,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.errors.postgressource import SlotActive, SlotForeign, TableChanged
+from tidegauge.errors.postgressource import SlotActive, SlotForeign, TableChanged, TableLocked
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
@@ -379,12 +379,18 @@ class Replication:
         )
 
     def _look_again(self) -> None:
-        """See now and then that the tables are still published, and are still those that were declared."""
+        """See now and then that the tables are still published, and are still those that were declared.
+
+        While somebody has locked one, nothing can be said of it.
+        """
         if self._server.clock.monotonic() - self._looked_at >= _LOOKS:
             self._looked_at = self._server.clock.monotonic()
-            found = self._reader.see()
             awaited = self._joining.awaited(self._late)
-            changed = self._reader.check(found, self._oids, self._partitions, awaited)
+            try:
+                found = self._reader.see()
+                changed = self._reader.check(found, self._oids, self._partitions, awaited)
+            except TableLocked:
+                return
             self._changed, self._changed_by = changed, found.end
             self._joining.see(found, self._late)
             self._further.seen(found.tables)
