@@ -34,7 +34,7 @@ from tidegauge.sources.mysql.sessions import error_of
 from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
 from tidegauge.testing.simulation.upstream.database.binlog import BinlogLog
 from tidegauge.testing.simulation.upstream.database.binlog_events import cells, events, type_of
-from tidegauge.testing.simulation.upstream.database.passing import PassingTime
+from tidegauge.testing.simulation.upstream.database.passing import GAP, LEAST, PassingTime
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, Row
 from tidegauge.testing.simulation.upstream.simulated import unmet
 
@@ -49,9 +49,6 @@ _SHOWN: Final = "the simulated database"
 _CHARSETS: Final = {45: "utf8mb4", 63: "binary"}
 _REFUSED: Final = 1236
 _PAUSE: Final = 0.02
-_LEAST: Final = 1e-6
-_GAP: Final = 0.03
-"""Seconds until more events come after a cut, in the middle of a transaction as anywhere."""
 _FEW: Final = 2
 
 
@@ -211,10 +208,10 @@ class SimulatedBinlog:
         self.answered = True
         self._send()
         clock = self._server.clock
-        if (left := self._rest - clock.monotonic()) > _LEAST:
+        if (left := self._rest - clock.monotonic()) > LEAST:
             clock.until(self._is_cut, min(left, max(seconds, 0.0)))
             self._answer()
-            if self._rest - clock.monotonic() > _LEAST:
+            if self._rest - clock.monotonic() > LEAST:
                 return
         if not self._events:
             clock.until(self._news, max(seconds, 0.0))
@@ -223,7 +220,7 @@ class SimulatedBinlog:
         for _ in range(max(1, self._server.cut(len(self._events))) if self._events else 0):
             yield self._events.popleft()
         if self._events:
-            self._rest = clock.monotonic() + _GAP
+            self._rest = clock.monotonic() + GAP
 
     def close(self) -> None:
         """End the session."""

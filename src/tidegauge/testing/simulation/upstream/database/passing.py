@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from tidegauge.testing.simulation.clock import VirtualClock
 
-__all__ = ["PassingTime"]
+__all__ = ["GAP", "LEAST", "PassingTime"]
+
+GAP: Final = 0.03
+"""Seconds until more of a log comes after a cut, in the middle of a transaction as anywhere."""
+LEAST: Final = 1e-6
+"""Seconds that are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from tidegauge.sources.postgres.snapshot import SnapshotTask
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
 from tidegauge.testing.simulation.upstream.database.catalog import published, slot_facts
-from tidegauge.testing.simulation.upstream.database.passing import PassingTime
+from tidegauge.testing.simulation.upstream.database.passing import GAP, LEAST, PassingTime
 from tidegauge.testing.simulation.upstream.database.server import LogSlot, PostgresLog
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable
 from tidegauge.testing.simulation.upstream.database.texts import (
@@ -175,6 +175,8 @@ class SimulatedSender:
         self._at = 0
         self._described: Final[set[tuple[str, int]]] = set()
         self._frames: Final[deque[bytes]] = deque()
+        self._rest = 0.0
+        """The instant from which on more of the frames on their way comes."""
 
     @property
     def ended(self) -> bool:
@@ -236,16 +238,24 @@ class SimulatedSender:
         """Yield the frames that are here."""
         self._answer()
         self._send()
-        for _ in range(max(1, self._server.cut(len(self._frames))) if self._frames else 0):
+        if not self._frames or self._gap:
+            return
+        for _ in range(max(1, self._server.cut(len(self._frames)))):
             yield self._frames.popleft()
+        if self._frames:
+            self._rest = self._server.clock.monotonic() + GAP
 
     def more(self) -> bool:
         """Whether something has come."""
-        return bool(self._frames) or self._line != self._log.cuts or self._news()
+        return self._is_cut() or (not self._gap and (bool(self._frames) or self._news()))
 
     def wait(self, seconds: float) -> None:
         """Wait until something comes, or the time is over."""
-        self._server.clock.until(self.more, max(seconds, 0.0))
+        seconds = max(seconds, 0.0)
+        if self._gap:
+            self._server.clock.until(self._is_cut, min(self._gap, seconds))
+        else:
+            self._server.clock.until(self.more, seconds)
 
     def tell(self, received: int, flushed: int, *, now: bool = False) -> None:  # noqa: ARG002
         """Say how far we are: at most once a second, unless `now`. The server answers how far it is."""
@@ -271,6 +281,15 @@ class SimulatedSender:
         slot = self._log.slots.get(self._slot)
         if slot is not None and slot.line is self:
             slot.line = None
+
+    @property
+    def _gap(self) -> float:
+        """Seconds until more of the frames on their way comes, 0 for none."""
+        left = self._rest - self._server.clock.monotonic()
+        return left if left > LEAST else 0.0
+
+    def _is_cut(self) -> bool:
+        return self._line != self._log.cuts
 
     def _news(self) -> bool:
         return bool(self._log.database.log) and self._log.database.log[-1].place >= self._at
