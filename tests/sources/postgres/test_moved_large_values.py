@@ -41,6 +41,7 @@ def test_a_row_that_gets_another_key_keeps_its_large_value(archive: Archive) -> 
     archive.same()
     archive.do("DELETE FROM texts WHERE id = -11", "UPDATE texts SET id = -11 WHERE id = -22")
     archive.same()
+    assert not [one for one in archive.root.rglob("_staged/**/*") if one.is_file()]
 
 
 def test_a_row_that_is_not_in_the_table_cannot_move(archive: Archive) -> None:

@@ -55,7 +55,7 @@ from tidegauge.sinks.keyed.merging import merge_job
 from tidegauge.sinks.keyed.parting import home_of, homes
 from tidegauge.sinks.keyed.planning import SIZES, TableLeaf, by_partition
 from tidegauge.sinks.keyed.touching import Changed
-from tidegauge.sinks.keyed.working import KeyedWork, done
+from tidegauge.sinks.keyed.working import KeyedWork, SettledChanges, done
 from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
 from tidegauge.sinks.layout.values import folders
 from tidegauge.sinks.location import at, names_in, staging
@@ -204,20 +204,14 @@ class DeltaByKey:
         rows = rows_schema(schema)
         columns = self._lying.columns(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
-        settled, holds, made_runs = list[StagedFile](), False, list[StagedFile]()
+        job_of = partial(merge_job, self._output.incarnation, write)
+        settled = SettledChanges(self._work, files, rows, lambda: self._present().values(), self._workers, job_of)
         try:
             for attempt in range(_ATTEMPTS):
                 self._inner.check(lower, history)
                 columns = self._grown(columns)
-                carrying, settling, job = (
-                    merge_job(self._output.incarnation, write, f"{what}{attempt}")
-                    for what in ("carried ", "settled ", "")
-                )
-                carry = partial(self._carried, rows, columns, carrying)
-                if not holds:
-                    settled, holds = self._work.settled(files, rows, carry, job=settling, workers=self._workers)
-                runs, changed = self._work.changed(settled, carry)
-                made_runs += [run for run in runs if run not in [*files, *made_runs]]
+                job = job_of(attempt)
+                runs, changed = settled.attempt(attempt, columns)
                 marked, present = self._marked(changed, columns)
                 tasks, leaves = self._work.tasks(runs, changed, present, columns, rows, job=job)
                 try:
@@ -245,7 +239,7 @@ class DeltaByKey:
             raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
         finally:
             with suppress(OSError, TidegaugeError):
-                self.discard(made_runs)
+                self.discard(settled.made)
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove runs. Files of the table are kept, whatever the caller believes of them."""
@@ -302,11 +296,6 @@ class DeltaByKey:
         return grown(
             present, columns, self._how, place=self._folder, output=str(self._output), narrow=NARROW, nests=True
         )
-
-    def _carried(
-        self, rows: pa.Schema, columns: pa.Schema, job: str, files: Sequence[StagedFile]
-    ) -> list[StagedFile] | None:
-        return self._work.carried(files, rows, self._present().values(), columns, job=job)
 
     def _marked(self, changed: Changed, columns: pa.Schema) -> tuple[list[MarkedFile], Iterable[TableLeaf]]:
         """Mark old rows deleted; return the leaves that have them, and those that the changes are merged into."""

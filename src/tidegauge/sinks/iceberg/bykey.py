@@ -51,7 +51,7 @@ from tidegauge.sinks.keyed.merging import merge_job
 from tidegauge.sinks.keyed.parting import key_in_files
 from tidegauge.sinks.keyed.planning import SIZES, TableLeaf
 from tidegauge.sinks.keyed.touching import Changed
-from tidegauge.sinks.keyed.working import KeyedWork, done
+from tidegauge.sinks.keyed.working import KeyedWork, SettledChanges, done
 from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.location import at, names_in, staging
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
@@ -164,22 +164,16 @@ class IcebergByKey:
         given = columns = widened(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
         work = KeyedWork(self._folder, self._layout, self._lying, SIZES.with_leaves(self._lying.file_bytes))
-        settled, holds, made_runs = list[StagedFile](), False, list[StagedFile]()
+        job_of = partial(merge_job, self._output.incarnation, write)
+        settled = SettledChanges(work, files, rows, self._present, self._workers, job_of)
         try:
             for attempt in range(_ATTEMPTS):
                 if self._swap is None:
                     if not self._inner.awaits(lower, upper, write=write, history=history):
                         break
                     columns = self._inner.taking(given)
-                carrying, settling, job = (
-                    merge_job(self._output.incarnation, write, f"{what}{attempt}")
-                    for what in ("carried ", "settled ", "")
-                )
-                carry = partial(self._carried, work, rows, columns, carrying)
-                if not holds:
-                    settled, holds = work.settled(files, rows, carry, job=settling, workers=self._workers)
-                runs, changed = work.changed(settled, carry)
-                made_runs += [run for run in runs if run not in [*files, *made_runs]]
+                job = job_of(attempt)
+                runs, changed = settled.attempt(attempt, columns)
                 try:
                     made, gone = self._merged(work, rows, columns, runs, changed, job)
                     about: dict[str, Any] = {"write": write, "history": history, "changes": changes}
@@ -203,7 +197,7 @@ class IcebergByKey:
                 raise TableBusy(table=str(self._place.name), attempts=_ATTEMPTS)
         finally:
             with suppress(OSError, TidegaugeError):
-                self.discard(made_runs)
+                self.discard(settled.made)
         with suppress(OSError, TidegaugeError):  # they are litter by now, and swept another time
             self.discard(files)
 
@@ -251,11 +245,6 @@ class IcebergByKey:
 
     def _present(self) -> list[TableLeaf]:
         return [] if self._swap else list(self._leaves.at(self._inner.look).values())
-
-    def _carried(
-        self, work: KeyedWork, rows: pa.Schema, columns: pa.Schema, job: str, files: Sequence[StagedFile]
-    ) -> list[StagedFile] | None:
-        return work.carried(files, rows, self._present(), columns, job=job)
 
     def _merged(
         self,

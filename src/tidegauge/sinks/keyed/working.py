@@ -17,7 +17,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.working import Work, Workers, alone, gathered
 
-__all__ = ["Carry", "KeyedWork", "done"]
+__all__ = ["Carry", "KeyedWork", "SettledChanges", "done"]
 
 Carry: TypeAlias = Callable[[Sequence[StagedFile]], list[StagedFile] | None]
 
@@ -140,6 +140,46 @@ class KeyedWork:
         if not self.lying.partition:
             return [task for _, task in tasks], leaves
         return list(gathered(tasks, most=self.sizes.task_bytes)), leaves
+
+
+@dataclass(slots=True)
+class SettledChanges:
+    """The changes of one commit, settled for each of its attempts.
+
+    present: the leaves of the table now. job: names a job by its words. made: runs that are of no use when the commit
+    is over. What the rest says, see `KeyedWork`.
+    """
+
+    work: KeyedWork
+    files: Sequence[StagedFile]
+    rows: pa.Schema
+    present: Callable[[], Iterable[TableLeaf]]
+    workers: Workers
+    job: Callable[[str], str]
+    made: list[StagedFile] = field(default_factory=list)
+    _settled: list[StagedFile] | None = None
+    """Those that hold whatever rows the table has."""
+
+    def attempt(self, number: int, columns: pa.Schema) -> tuple[list[StagedFile], Changed]:
+        """Return the runs to merge, and what they change. columns: of the table now.
+
+        Raises what `KeyedWork.settled` and `KeyedWork.changed` do.
+        """
+
+        def carry(files: Sequence[StagedFile]) -> list[StagedFile] | None:
+            job = self.job(f"carried {number}")
+            return self._noted(self.work.carried(files, self.rows, self.present(), columns, job=job))
+
+        if (settled := self._settled) is None:
+            job = self.job(f"settled {number}")
+            settled, holds = self.work.settled(self.files, self.rows, carry, job=job, workers=self.workers)
+            self._noted(settled)
+            self._settled = settled if holds else None
+        return self.work.changed(settled, carry)
+
+    def _noted(self, runs: list[StagedFile] | None) -> list[StagedFile] | None:
+        self.made += [run for run in runs or () if run not in self.files]
+        return runs
 
 
 def done(
