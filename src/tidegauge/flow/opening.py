@@ -28,7 +28,6 @@ from tidegauge.flow.columns import (
     begun_without,
     changed_columns,
     columns_of_steps,
-    declared,
     evolving,
     fencing,
     found_columns,
@@ -44,23 +43,19 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import (
-    SHARED,
     Backfill,
     Decisions,
     Lease,
     Loaded,
-    OutputSpec,
     Replacement,
-    SourceSpec,
     Stall,
     Store,
 )
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import Keeping, OutputId, Sweeping, Table
-from tidegauge.sources.protocol import from_time_of
-from tidegauge.sources.push.source import PushedSource, grows
+from tidegauge.sources.push.source import PushedSource
 
-__all__ = ["Opened", "opened", "register"]
+__all__ = ["Opened", "opened"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,33 +104,6 @@ class Opened:
     passed_over: Mapping[str, pa.Schema]
     store: Store
     lease: Lease
-
-
-def register(flow: FlowSpec, store: Store, lease: Lease, owner: str = "") -> None:
-    """Make the flow's sources and outputs known to the store, by name. Raises what does not fit what it knows.
-
-    owner: the incarnation of the flow that is followed, if known.
-    """
-    following = flow.following
-    said = {} if following is None else {name: {SHARED: following.said(name, owner)} for name in flow.sources}
-    collecting = {plan.source for plan in flow.outputs.values() if plan.channel == "errors"}
-    store.register(
-        lease,
-        sources={
-            name: SourceSpec(
-                {**source.describe(), **said.get(name, {})},
-                declared(flow, name),
-                from_time_of(source).kind,
-                streams=grows(source),
-                collected=name in collecting,
-            )
-            for name, source in flow.sources.items()
-        },
-        outputs={
-            name: OutputSpec(plan.source, plan.sink.describe(), plan.sink.identity)
-            for name, plan in flow.outputs.items()
-        },
-    )
 
 
 def opened(

@@ -32,10 +32,11 @@ from tidegauge.flow.ending import Course, Until, Why, nothing_more, why_over
 from tidegauge.flow.following import catch_up, take_up
 from tidegauge.flow.instance import Instance, RunSetup
 from tidegauge.flow.marking import Marks
-from tidegauge.flow.opening import opened, register
+from tidegauge.flow.opening import opened
 from tidegauge.flow.overtaking import AHEAD, Ahead, Overtaking, output_of
 from tidegauge.flow.polling import Polling
 from tidegauge.flow.publication import Publications
+from tidegauge.flow.registering import register
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.perform import OutputSchemas
 from tidegauge.job.plan import Engine

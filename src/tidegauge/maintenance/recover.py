@@ -28,7 +28,7 @@ from tidegauge.errors.history import (
 )
 from tidegauge.flow.belonging import check, refuted
 from tidegauge.flow.following import hold
-from tidegauge.flow.opening import register
+from tidegauge.flow.registering import register
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.starting import told
 from tidegauge.remap.history import Missed, agree, origin

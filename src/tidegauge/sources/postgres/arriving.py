@@ -20,7 +20,6 @@ Invariant: all that waits here is given as the same rows, at the same place, how
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +36,7 @@ from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.later import JoinedTable, LaterTables, RowsUnderWay
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RowsProgress
+from tidegauge.sources.postgres.replication import passing_slot
 from tidegauge.sources.postgres.server import SnapshotRows
 from tidegauge.sources.postgres.snapshot import SnapshotTask
 
@@ -99,7 +99,7 @@ class ArrivingTables:
         self._whole = self._stopped = False
         self._idle_since = reader.server.clock.monotonic()
         later.tidy()
-        self._maker: Final = reader.server.sender(f"{reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
+        self._maker: Final = reader.server.sender(passing_slot(reader.slot))
         self._maker.make(kind="TEMPORARY")
 
     def go_on(self, reached: int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from tidegauge.sources.postgres.versions import slot_made
 from tidegauge.sources.postgres.wire import status
 from tidegauge.sources.readable import readable
 
-__all__ = ["SILENCE", "LogSender", "payload"]
+__all__ = ["SILENCE", "LogSender", "passing_slot", "payload"]
 
 SILENCE: Final = 30.0
 """Seconds after which a server that says nothing is taken to be away: it is asked to answer each second."""
@@ -26,6 +27,15 @@ _DATA, _ALIVE = b"wk"
 """Kinds of frames."""
 _SOON: Final = 0.002
 """Seconds for which changes that have come wait for others, so that they travel together."""
+
+
+def passing_slot(slot: str) -> str:
+    """Return a name for a slot that goes with its session, beside another one.
+
+    >>> passing_slot("shop")[:5], len(passing_slot("s" * 63))
+    ('shop_', 63)
+    """
+    return f"{slot[:50]}_{uuid.uuid4().hex[:12]}"
 
 
 class LogSender:

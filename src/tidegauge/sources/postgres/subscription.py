@@ -15,7 +15,6 @@ later and not say so. It is told of nothing but what `acknowledge` says, however
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -38,6 +37,7 @@ from tidegauge.sources.postgres.further import FurtherColumns
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.joining import JoiningTables
 from tidegauge.sources.postgres.progress import RowsProgress
+from tidegauge.sources.postgres.replication import passing_slot
 from tidegauge.sources.postgres.server import SendingLog, SnapshotRows
 from tidegauge.sources.postgres.snapshot import SnapshotTask
 from tidegauge.sources.postgres.taking import ComingFrames
@@ -234,7 +234,7 @@ class Replication:
         self._still_declared()
         self._check(found, since)
         self._since = since
-        self._maker = self._server.sender(f"{self._reader.slot[:50]}_{uuid.uuid4().hex[:12]}")
+        self._maker = self._server.sender(passing_slot(self._reader.slot))
         self._maker.make(kind="TEMPORARY")
 
     def _still_declared(self) -> None:

@@ -11,7 +11,6 @@ Invariant: every key that a transaction in between had changed, made or removed 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from tidegauge.sources.database.records import together
 from tidegauge.sources.postgres.chunks import batch_of, decoded
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.sources.postgres.held import HeldTable
-from tidegauge.sources.postgres.replication import LogSender, payload
+from tidegauge.sources.postgres.replication import LogSender, passing_slot, payload
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
 
 __all__ = ["MOST_KEYS", "touched"]
@@ -92,7 +91,7 @@ def touched(
     streams = {(one.table.schema, one.table.name): stream for stream, one in tables.items()}
     oids = {str(one.table): one.table.oid for one in tables.values()}
     gathering = Gathering(streams, since, folder.spill, oids)
-    sender = LogSender(place, f"{slot[:50]}_{uuid.uuid4().hex[:12]}" if streaming else slot)
+    sender = LogSender(place, passing_slot(slot) if streaming else slot)
     try:
         if streaming and sender.copy(slot) > since:
             return dict.fromkeys(keys)
