@@ -1,0 +1,45 @@
+"""The files of tables that came later: kept for as long as some output, or a table on its way, needs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.postgres.later import JoinedTable, LaterTables
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> LaterTables:
+    """Of a table that has joined at the place 96, while the chunks of others are in the file of this connection."""
+    made = LaterTables(SourceFolder(str(tmp_path)), "server 1", 0)
+    joining = made.begin(64)
+    (made.files / joining.files).mkdir(parents=True)
+    made.chunks.write_bytes(b"chunks")
+    made.join([JoinedTable("shop.users", "users", 7, 64, 96, 0, "", (), joining.files)])
+    return made
+
+
+@pytest.mark.parametrize("coming", [True, False])
+def test_chunks_of_tables_on_their_way_outlive_one_that_every_output_has(later: LaterTables, coming: bool) -> None:
+    later.settle(96, coming=coming)
+    assert later.chunks.exists() == coming
+    assert not [one for one in later.files.iterdir() if one.is_dir()]
+    assert later.held is None
+
+
+def test_files_stay_until_every_output_has_them(later: LaterTables) -> None:
+    later.settle(95, coming=False)
+    assert later.chunks.exists()
+    assert [one for one in later.files.iterdir() if one.is_dir()]
+    assert later.held == 64
+
+
+def test_a_reading_that_is_given_up_leaves_nothing_and_holds_nothing(later: LaterTables) -> None:
+    later.settle(96, coming=False)
+    (later.files / later.begin(128).files).mkdir()
+    before = later.held
+    later.give_up()
+    assert (before, later.held) == (128, None)
+    assert not [*later.files.iterdir()]
