@@ -36,8 +36,8 @@ from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.later import joined_places
 from tidegauge.sources.postgres import held
-from tidegauge.sources.postgres.later import joined_places
 
 
 @pytest.fixture

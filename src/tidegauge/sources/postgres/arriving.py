@@ -29,11 +29,11 @@ import pyarrow as pa
 
 from tidegauge.disk import make_folder
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.later import JoinedTable, LaterTables, RowsUnderWay
 from tidegauge.sources.database.records import together
 from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.chunks import KEPT, SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.followed import ReplicationSetup
-from tidegauge.sources.postgres.later import JoinedTable, LaterTables, RowsUnderWay
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.replication import passing_slot

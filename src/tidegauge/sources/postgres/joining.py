@@ -17,11 +17,11 @@ from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost, Tabl
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.folder import LogBeginning
+from tidegauge.sources.database.later import JoinedTable, LaterTables
 from tidegauge.sources.postgres.arriving import ArrivingTables, KeptChunks, given_later
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.gathering import Gathering, LaterPlaces
-from tidegauge.sources.postgres.later import JoinedTable, LaterTables
 from tidegauge.sources.postgres.partitions import FollowedPartitions
 from tidegauge.sources.sweep import backoff
 

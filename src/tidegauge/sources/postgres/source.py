@@ -34,13 +34,13 @@ from tidegauge.sources.database.declaring import (
     stream_columns,
 )
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.later import joined_places
 from tidegauge.sources.database.records import OURS, filed_bytes
 from tidegauge.sources.postgres.catalog import look, slot_log
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
 from tidegauge.sources.postgres.chunks import decoded
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.further import refused
-from tidegauge.sources.postgres.later import joined_places
 from tidegauge.sources.postgres.server import DistantServer
 from tidegauge.sources.postgres.sessions import DatabasePlace, session
 from tidegauge.sources.postgres.subscription import Replication

@@ -31,8 +31,8 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.later import joined_places
 from tidegauge.sources.postgres.catalog import SlotFacts
-from tidegauge.sources.postgres.later import joined_places
 
 __all__ = ["followed_identity", "goes_on"]
 

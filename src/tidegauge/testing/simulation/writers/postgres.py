@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.sources.database.folder import SourceFolder
-from tidegauge.sources.postgres.later import LaterTables
+from tidegauge.sources.database.later import LaterTables
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.plan import Act

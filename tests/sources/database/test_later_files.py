@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegauge.sources.database.folder import SourceFolder
-from tidegauge.sources.postgres.later import JoinedTable, LaterTables
+from tidegauge.sources.database.later import JoinedTable, LaterTables
 
 
 @pytest.fixture
