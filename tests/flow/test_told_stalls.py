@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.remap.store.raw import sql
 import tidegauge as tg
 from tidegauge.cli import standing
 from tidegauge.errors.sinks import CommitSilent, TableWentBack
-from tidegauge.flow.stalls import SHOWN
+from tidegauge.flow.stalls import ANEW, SHOWN
 from tidegauge.looking.reports import FlowReport
 from tidegauge.remap.store import EXPIRY
 
@@ -88,6 +88,35 @@ def test_what_is_told_is_written_once_however_often_it_is_tried(world: World) ->
     run.abandon()
 
 
+def test_a_reason_that_changes_is_told_anew_and_not_at_each_try(tmp_path: Path) -> None:
+    reasons = ["503, it is busy"]
+
+    def shy(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("shy", store=world.store)
+        inner = tg.FileSource(f"{tmp_path}/a/*", format=tg.Json("n long"))
+        a = flow.source("a", Shy(inner, lambda _frontier: None, broken=lambda: bool(reasons), reasons=reasons))
+        flow.sink("a", a, tg.ParquetSink(f"{tmp_path}/lake"))
+        return flow
+
+    world = World(tmp_path, shy)
+    run = begin(world)
+    for _ in range(3):
+        run.step(SHOWN)
+    [before] = look(world).sources
+    assert "503, it is busy" in str(before.error)
+    sql(world.store, "CREATE TABLE written (n INTEGER)")
+    sql(world.store, "CREATE TRIGGER counted AFTER INSERT ON stalls BEGIN INSERT INTO written VALUES (1); END")
+    reasons.append("401, a wrong password")
+    for _ in range(20):
+        run.step(ANEW)
+    run.runner.lease.renew()
+    [after] = look(world).sources
+    assert "401, a wrong password" in str(after.error)
+    assert after.since == before.since
+    assert sql(world.store, "SELECT count(*) FROM written") == [(1,)]
+    run.abandon()
+
+
 def test_what_a_driver_that_died_has_told_is_not_said_of_nobody_and_the_next_one_takes_it_back(world: World) -> None:
     run = begin(world)
     run.catch_up()
@@ -129,10 +158,11 @@ class Shy(Recorder):
     """A source that cannot be asked while it is broken."""
 
     broken: Callable[[], bool] = lambda: False
+    reasons: Sequence[str] = ("no route to host",)
 
     def probe(self, bound: Any, *, now: datetime) -> Any:
         if self.broken():
-            raise OSError("no route to host")
+            raise OSError(self.reasons[-1])
         return super().probe(bound, now=now)
 
 
