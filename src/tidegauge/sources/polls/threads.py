@@ -8,12 +8,17 @@ An upstream that hangs holds its thread, and nobody else: one that has been with
 and another one takes its place. Where polls wait although the processor has room, as they do for upstreams that are
 far away, the threads double. Those without work end.
 
+There is no room where this process uses one core, and where other processes have the cores: it then uses little, and
+its threads wake late. More of them would only stand in each other's way.
+
 Invariant: no poll waits behind one that hangs for longer than two lapses and `STUCK`.
 
 >>> wanted(waiting=990, threads=0, stuck=0, share=0.1), wanted(waiting=990, threads=4, stuck=0, share=0.1)
 (2, 4)
 >>> wanted(waiting=990, threads=4, stuck=0, share=0.95), wanted(waiting=990, threads=4, stuck=3, share=0.95)
 (0, 1)
+>>> wanted(waiting=990, threads=4, stuck=0, share=0.1, late=0.01), wanted(waiting=9, threads=256, stuck=0, share=0.1)
+(0, 0)
 >>> with_threads = PollThreads(sources=1)
 >>> with_threads(lambda: None).exception(timeout=10.0) is None
 True
@@ -41,16 +46,21 @@ FEW, MOST = 2, 256
 """Threads that are not stuck: how many there may be whatever the processor does, and how many at all."""
 BUSY: Final = 0.8
 """The share of one core from which on this process has no room: only one of its threads runs Python at a time."""
+LATE: Final = 0.004
+"""Seconds. A thread wakes this late where another one has Python to run, or another process the core."""
 _LEAST_WAIT: Final = 0.01
 """Seconds below which a look does not wait for a poll at all."""
 
 
-def wanted(*, waiting: int, threads: int, stuck: int, share: float) -> int:
-    """Return how many threads to add while polls wait. share: of one core, that the process has used lately."""
+def wanted(*, waiting: int, threads: int, stuck: int, share: float, late: float = 0.0) -> int:
+    """Return how many threads to add while polls wait.
+
+    share: of one core, that the process has used lately. late: how many seconds late a thread woke.
+    """
     free = threads - stuck
     if free < FEW:
         return min(waiting, FEW - free)
-    if share >= BUSY:
+    if share >= BUSY or late >= LATE:
         return 0
     return max(0, min(waiting, free, MOST - free))
 
@@ -148,10 +158,11 @@ class PollThreads:
             time.sleep(LAPSE)
             now = time.monotonic()
             share = (self._processor() - used) / max(now - at, LAPSE)
+            late = now - at - LAPSE
             if waiting := self._line.qsize():
                 stuck = sum(now - begun > STUCK for begun in self._begun.copy().values())
                 with self._lock:
-                    self._add(wanted(waiting=waiting, threads=self._threads, stuck=stuck, share=share))
+                    self._add(wanted(waiting=waiting, threads=self._threads, stuck=stuck, share=share, late=late))
                     self._news.set()  # to look again
 
     def _awaited(self) -> bool:
