@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import ssl
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from tidegauge.sources.file.fetching import fetched
 
 SECRET = "hunter2hunter2"
 LINES = b'{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n'
+PACKING = zlib.compressobj(wbits=31)
+CUT_OFF = PACKING.compress(LINES) + PACKING.flush(zlib.Z_SYNC_FLUSH)
 
 
 @pytest.fixture
@@ -66,9 +69,10 @@ def test_files_of_urls_are_loaded_together_and_once_and_asked_for_once(tmp_path:
 def test_what_a_server_packs_is_unpacked_once(tmp_path: Path, server: Served) -> None:
     packed = gzip.compress(LINES)
     flow = shop(tmp_path)
-    server.says(packed, content_encoding="gzip")
+    server.says(b"".join(map(gzip.compress, LINES.splitlines(keepends=True))), content_encoding="gzip")
     tg.load(flow, "orders", f"{server.url}/day.jsonl")
     assert rows(flow) == [(1, 0), (2, 0)]
+    server.says(packed, content_encoding="gzip")
     tg.load(flow, "orders", f"{server.url}/day.jsonl.gz")
     server.says(packed)
     with pytest.raises(LoadedAlready):
@@ -88,7 +92,11 @@ def test_what_a_server_packs_is_unpacked_once(tmp_path: Path, server: Served) ->
         (Answer(b"", status=302, headers={"Location": f"/x?token={SECRET}"}), "leads on .* more than 10 times"),
         (Answer(b"", status=302, headers={"Location": f"http://127.0.0.1:9/x?t={SECRET}"}), "ConnectError"),
         (Answer(b"", status=302, headers={"Location": f"ftp://h/x?t={SECRET}"}), "UnsupportedProtocol"),
-        (Answer(b"not gzip", headers={"Content-Encoding": "gzip"}), "DecodingError"),
+        (Answer(b"not gzip", headers={"Content-Encoding": "gzip"}), "its packed bytes are none"),
+        (Answer(CUT_OFF, headers={"Content-Encoding": "gzip"}), "its packed bytes are cut off"),
+        (Answer(LINES, headers={"Content-Encoding": "br"}), "packed as 'br'"),
+        (Answer(b"", status=503, headers={"Retry-After": "\xb2"}), "it answers 503 Service Unavailable\n"),
+        (Answer(b"", status=302, headers={"Location": "http://[::1/"}), "leads to an address that is none"),
     ],
 )
 def test_an_answer_that_is_no_file_is_named_and_leaves_nothing(
@@ -104,6 +112,14 @@ def test_an_answer_that_is_no_file_is_named_and_leaves_nothing(
     assert SECRET not in "".join(record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG)
     assert staged(tmp_path) == ["lock"]
     assert rows(flow) == []
+
+
+def test_the_body_of_a_redirect_is_not_taken_in(tmp_path: Path, server: Served) -> None:
+    away = Answer(status=302, headers={"Location": "/there"}, length=1 << 40)
+    server.answer = lambda asked: Answer(LINES) if asked.path == "/there" else away
+    flow = shop(tmp_path)
+    tg.load(flow, "orders", f"{server.url}/latest.jsonl")
+    assert rows(flow) == [(1, 0), (2, 0)]
 
 
 def test_a_redirect_is_followed_but_not_out_of_encryption(tmp_path: Path, secure: Served, server: Served) -> None:

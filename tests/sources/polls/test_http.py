@@ -9,9 +9,11 @@ import json
 import logging
 import shutil
 import threading
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -236,6 +238,8 @@ def stalls(one: Driver, error: type[TidegaugeError], problem: str) -> TidegaugeE
     return caught.value
 
 
+PACKING = zlib.compressobj(wbits=31)
+CUT_OFF = PACKING.compress(lines(1, 2).encode()) + PACKING.flush(zlib.Z_SYNC_FLUSH)
 NO_PARQUET = b"PAR1" + bytes(40) + b"PAR1"
 NOWHERE = "http://127.0.0.1:1/"
 HTML = "<!DOCTYPE html><html><body>Please log in</body></html>"
@@ -251,6 +255,17 @@ WORST: dict[str, tuple[dict[str, Any], dict[str, Any], type[TidegaugeError], str
     "an array cut off": ({"body": '[{"n": 1}, {"n"'}, {}, HttpUnlike, "cannot be read as json"),
     "an array of other things": ({"body": "[1, 2]"}, {}, HttpUnlike, "record 0"),
     "no array where one is due": ({"body": '{"data": 7}'}, {"rows": "data"}, HttpUnlike, "there is no array"),
+    "more after the array": ({"body": '[{"n": 1}]\n[{"n": 2}]'}, {}, HttpUnlike, "goes on after its end"),
+    "more after the object": ({"body": '{"d": [{"n": 1}]}{'}, {"rows": "d"}, HttpUnlike, "goes on after its end"),
+    "a member that is there twice": ({"body": '{"d": [], "d": []}'}, {"rows": "d"}, HttpUnlike, "more than once"),
+    "an error in the place of rows": ({"body": '{"error": "over quota"}'}, {}, HttpUnlike, "they have .'error'."),
+    "errors in the place of rows": ({"body": '[{"error": "over quota"}]'}, {}, HttpUnlike, "they have .'error'."),
+    "text of another character set": (
+        {"body": b"n,s\n1,+AGE-\n", "Content_Type": "text/csv; charset=utf-7"},
+        {"format": tg.Csv("n long, s string")},
+        HttpUnlike,
+        "its text is 'utf-7'",
+    ),
     "no such member": ({"body": '{"date": []}'}, {"rows": "data"}, HttpUnlike, "no member 'data'"),
     "a body that is no text": ({"body": b"[\xff]"}, {}, HttpUnlike, "utf-8"),
     "JSON without end": ({"body": "[" * 100_000}, {}, HttpUnlike, "cannot be read"),
@@ -263,8 +278,32 @@ WORST: dict[str, tuple[dict[str, Any], dict[str, Any], type[TidegaugeError], str
     ),
     "a truncated body": ({"body": lines(1), "length": 500}, {}, HttpUnreachable, "RemoteProtocolError"),
     "chunks that break off": ({"body": lines(1), "length": -1}, {}, HttpUnreachable, "RemoteProtocolError"),
-    "packed bytes that are none": ({"body": b"no gzip", "Content_Encoding": "gzip"}, {}, HttpUnreachable, "Decoding"),
+    "packed bytes that are none": ({"body": b"no gzip", "Content_Encoding": "gzip"}, {}, HttpUnreachable, "are none"),
+    "packed bytes that are cut off between two rows": (
+        {"body": CUT_OFF, "Content_Encoding": "gzip"},
+        {},
+        HttpUnreachable,
+        "are cut off",
+    ),
+    "packed as nobody asked for": (
+        {"body": lines(1), "Content_Encoding": "br"},
+        {},
+        HttpUnreachable,
+        "packed as 'br'",
+    ),
+    "packed again and again": (
+        {"body": lines(1), "Content_Encoding": "gzip, gzip, gzip"},
+        {},
+        HttpUnreachable,
+        "packed 3 times",
+    ),
     "redirects in circles": ({"status": 302, "Location": "/rates"}, {}, HttpUnreachable, "TooManyRedirects"),
+    "a redirect to no address": (
+        {"status": 302, "Location": "http://[::1/"},
+        {},
+        HttpUnreachable,
+        "an address that is none",
+    ),
     "a redirect to nowhere": (
         {"status": 302, "Location": NOWHERE},
         {},
@@ -329,6 +368,106 @@ def test_the_worst_answers_stall_the_source_and_it_goes_on(server: Served, tmp_p
         assert numbers(one) == [7]
 
 
+@pytest.mark.parametrize(
+    ("packing", "body"),
+    [
+        ("gzip", gzip.compress(lines(1).encode()) + gzip.compress(lines(2).encode()) + bytes(9)),
+        ("deflate", zlib.compress(lines(1, 2).encode())),
+        ("deflate", zlib.compress(lines(1, 2).encode(), wbits=-15)),
+        ("X-GZIP, identity", gzip.compress(lines(1, 2).encode())),
+        ("gzip, gzip", gzip.compress(gzip.compress(lines(1, 2).encode()))),
+    ],
+)
+def test_a_packed_body_is_read_to_its_end(server: Served, tmp_path: Path, packing: str, body: bytes) -> None:
+    one = driver(server, tmp_path)
+    server.says(body, Content_Encoding=packing)
+    one.poll()
+    assert numbers(one) == [1, 2]
+    assert server.last.headers["accept-encoding"] == "gzip, deflate"
+
+
+def test_the_body_of_a_redirect_is_not_taken_in(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    there = Answer(lines(1).encode())
+    away = Answer(status=302, headers={"Location": "/new"}, length=1 << 40)
+    server.answer = lambda asked: there if asked.path == "/new" else away
+    one.poll()
+    assert numbers(one) == [1]
+
+
+def test_redirects_one_after_the_other_share_the_time_of_one_answer(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+
+    def on(asked: Asked) -> Answer:
+        one.clock.now += 15.0
+        return Answer(status=302, headers={"Location": f"{asked.path}x"})
+
+    server.answer = on
+    stalls(one, HttpUnreachable, "there were redirects alone in 20")
+    assert server.gets == 2
+
+
+@pytest.mark.parametrize("etag", ["*", '"\xfc"', '"a", "b"', f'"{"a" * 5000}"'])
+def test_what_is_no_etag_that_can_be_sent_back_is_none(server: Served, tmp_path: Path, etag: str) -> None:
+    one = driver(server, tmp_path)
+    for n in (1, 2, 2):
+        server.says(lines(n), ETag=etag)
+        one.poll()
+        assert "if-none-match" not in server.last.headers
+    assert (numbers(one), state(one).kind) == ([1, 2], "tidegauge/body")
+
+
+def test_a_stored_etag_that_cannot_be_sent_does_not_stall_the_source(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says(lines(1), ETag='"a"')
+    one.poll()
+    value: Any = state(one).value
+    kept = SourceState(kind="odf/etag", source_id="odf/polling", value={**value, "value": '"\xfc"'})
+    one.bound = replace(one.bound, state=kept)
+    again = Driver(one.source, bound=one.bound)
+    again.poll()
+    assert (numbers(again), validator(again)) == ([1], '"a"')
+
+
+def test_an_answer_slow_to_unpack_is_given_up_in_time(server: Served, tmp_path: Path) -> None:
+    """The packed bytes of nothing, on and on, give no byte to look at."""
+    one = driver(server, tmp_path)
+    packing = zlib.compressobj(wbits=31)
+    nothing = packing.compress(b"") + b"".join(packing.flush(zlib.Z_SYNC_FLUSH) for _ in range(20_000))
+    server.says(nothing, Content_Encoding="gzip")
+    said = server.answer
+
+    def late(asked: Asked) -> Answer:
+        one.clock.now += 21.0
+        return said(asked)
+
+    server.answer = late
+    stalls(one, HttpUnreachable, "too slow: 0 bytes came")
+
+
+@pytest.mark.parametrize("body", ['\ufeff[{"n": 1}]', '\ufeff{"n": 1}\n', '\ufeff {"rows": [{"n": 1}]}'])
+def test_a_mark_of_the_byte_order_is_no_part_of_json(server: Served, tmp_path: Path, body: str) -> None:
+    one = driver(server, tmp_path, rows="rows" if "rows" in body else "")
+    server.says(body)
+    one.poll()
+    assert numbers(one) == [1]
+
+
+def test_text_that_says_it_is_latin_and_is_ascii_or_utf_8_is_read(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path, format=tg.Csv("n long, s string"))
+    for said in ("Rome", "Z\u00fcrich"):
+        server.says(f"n,s\n1,{said}\n", Content_Type="text/csv; charset=iso-8859-1")
+        one.poll()
+    assert [row["s"] for row in one.rows()] == ["Rome", "Z\u00fcrich"]
+
+
+def test_records_of_nulls_are_rows_where_they_have_a_column(server: Served, tmp_path: Path) -> None:
+    one = driver(server, tmp_path)
+    server.says('{"n": null}\n{}\n')
+    one.poll()
+    assert numbers(one) == [None, None]
+
+
 def test_an_answer_that_is_slow_to_the_last_byte_is_given_up_in_time(server: Served, tmp_path: Path) -> None:
     one = driver(server, tmp_path)
     server.says(lines(1), drip=0.01)
@@ -340,6 +479,21 @@ def test_an_answer_that_is_slow_to_the_last_byte_is_given_up_in_time(server: Ser
 
     server.answer = late
     stalls(one, HttpUnreachable, "too slow")
+
+
+def test_the_next_page_of_a_cursor_is_asked_for_where_the_first_one_was(server: Served, tmp_path: Path) -> None:
+    with served() as other:
+        one = driver(server, tmp_path, rows="data", cursor=("next", "after"))
+
+        def redirect(asked: Asked) -> Answer:
+            return Answer(status=307, headers={"Location": f"{other.url}{asked.path}"})
+
+        server.answer = redirect
+        last = '{"data": [{"n": 2}], "next": null}'
+        first = '{"data": [{"n": 1}], "next": "b"}'
+        other.answer = lambda asked: Answer((last if "after=b" in asked.path else first).encode())
+        one.poll()
+    assert numbers(one) == [1, 2]
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -20,7 +20,9 @@ import logging
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -31,6 +33,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.loads import LoadNotStaged, UrlGivesNoData
 from tidegauge.errors.objects import CredentialsInAddress
 from tidegauge.errors.polls import HttpMissing
+from tidegauge.sources.polls.answering import answered, unpacked
 from tidegauge.sources.polls.asking import after_seconds, is_page, shown, unqueried
 
 __all__ = ["fetched", "is_url", "room_at", "shown_url", "without_queries"]
@@ -41,7 +44,6 @@ _SECONDS: Final = 30
 """How long the server may take to begin, or to go on."""
 _CHUNK: Final = 1 << 20
 _OK: Final = 200
-_REDIRECTS: Final = 10
 _KEPT: Final = 4 << 30
 """Bytes of a large disk that are left free, for the flows that stage there; of a small one a twentieth."""
 
@@ -93,23 +95,22 @@ def fetched(
     for number, url in enumerate(urls):
         path = folder / f"{number:06}{''.join(PurePosixPath(urlsplit(url).path).suffixes[-2:])}"
         # A client of its own for each: no cookie of one server, or of one file, goes along to the next.
-        with httpx2.Client(
-            verify=trusted, follow_redirects=True, max_redirects=_REDIRECTS, timeout=_SECONDS
-        ) as client:
+        with httpx2.Client(verify=trusted, timeout=_SECONDS) as client:
             yield url, path, _fetched(httpx2, client, url, path, room)
 
 
 def _fetched(httpx2: Any, client: Any, url: str, path: Path, room: Callable[[Path], int]) -> str:
     """Fetch what one URL gives into a file, and return the digest of its content."""
     try:
-        with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer:
+        request = client.build_request("GET", url, headers={"Accept-Encoding": "identity"})
+        with closing(answered(client, request, stays=partial(_stays, url))) as answer:
             _check(url, answer)
             return _kept(url, answer, path, room)
-    except httpx2.TooManyRedirects:
-        raise _no_data(url, f"it leads on from one address to another, more than {_REDIRECTS} times") from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         detail = " ".join(without_queries(str(error)).split())
         raise _no_data(url, f"{type(error).__name__}: {detail[:200]}") from None
+    except ValueError as error:
+        raise _no_data(url, str(error)) from None
 
 
 def _kept(url: str, answer: Any, path: Path, room: Callable[[Path], int]) -> str:
@@ -118,10 +119,10 @@ def _kept(url: str, answer: Any, path: Path, room: Callable[[Path], int]) -> str
     announced = answer.headers.get("Content-Length", "")
     _check_room(url, path, int(announced) if announced.isdigit() else 0, free)
     # A server may say of a file with the ending `.gz` that this is its encoding.
-    packed = path.suffix == ".gz"
+    packing = "" if path.suffix == ".gz" else answer.headers.get("Content-Encoding", "")
     with path.open("wb") as out:
-        for data in answer.iter_raw(_CHUNK) if packed else answer.iter_bytes(_CHUNK):
-            if not size and is_page(answer.headers.get("Content-Type", ""), data):
+        for data in unpacked(answer.iter_raw(_CHUNK), packing):
+            if data and not size and is_page(answer.headers.get("Content-Type", ""), data):
                 raise _no_data(url, "it answers with a page for people, in HTML")
             size += len(data)
             _check_room(url, path, size, free)
@@ -136,10 +137,14 @@ def _check_room(url: str, path: Path, size: int, free: int) -> None:
         raise LoadNotStaged(folder=str(path.parent), detail=detail)
 
 
+def _stays(url: str, here: str, there: str) -> None:
+    """Raise `UrlGivesNoData` for a redirect out of encryption."""
+    if here.startswith("https:") and not there.startswith("https:"):
+        raise _no_data(url, "it leads to an address without encryption")
+
+
 def _check(url: str, answer: Any) -> None:
     """Raise `UrlGivesNoData` for an answer without a file."""
-    if urlsplit(url).scheme.lower() == "https" and answer.url.scheme != "https":
-        raise _no_data(url, "it leads to an address without encryption")
     if answer.status_code != _OK:
         detail = f"it answers {answer.status_code} {answer.reason_phrase}".rstrip()
         after = after_seconds(answer.headers.get("Retry-After", ""), now=datetime.now(UTC))

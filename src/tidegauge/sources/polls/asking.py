@@ -34,6 +34,7 @@ __all__ = [
     "MODIFIED",
     "HttpState",
     "after_seconds",
+    "is_one_etag",
     "is_page",
     "next_link",
     "same_origin",
@@ -51,6 +52,8 @@ SOURCE: Final = "odf/polling"
 _LINK: Final = re.compile(r"<([^>]*)>((?:\s*;\s*[^,;<]+(?:=\"[^\"]*\")?)*)")
 _NEXT: Final = re.compile(r";\s*rel\s*=\s*(\"[^\"]*\bnext\b[^\"]*\"|next\b)", re.IGNORECASE)
 _LONGEST_WAIT: Final = 86_400.0
+_ETAG: Final = re.compile(r'(?:W/)?"[!#-~]*"|[!#-)+\-.0-~]+')
+_LONGEST_ETAG: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class HttpState:
 
     def conditions(self) -> dict[str, str]:
         """Return the headers that ask for an answer only if it is another one."""
-        if self.kind == ETAG:
+        if self.kind == ETAG and is_one_etag(self.value):
             return {"If-None-Match": self.value}
         if self.kind == MODIFIED:
             at = datetime.fromisoformat(self.value).astimezone(UTC)
@@ -100,14 +103,28 @@ def state_of(bound: SourceState | None, of: str) -> HttpState | None:
 
 def told(headers: Mapping[str, str], body: str) -> HttpState:
     """Return the state that an answer leads to. An ETag is better than a time."""
-    if etag := headers.get("etag", "").strip():
+    if is_one_etag(etag := headers.get("etag", "").strip()):
         return HttpState(ETAG, etag, body)
     if modified := headers.get("last-modified", "").strip():
         try:
-            return HttpState(MODIFIED, parsedate_to_datetime(modified).astimezone(UTC).isoformat(), body)
+            at = parsedate_to_datetime(modified)
+            at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)  # not the zone of this machine
+            return HttpState(MODIFIED, at.isoformat(), body)
         except (ValueError, TypeError, OverflowError):
             pass
     return HttpState(BODY, "", body)
+
+
+def is_one_etag(text: str) -> bool:
+    """Whether a text can be sent back as the ETag of one answer.
+
+    A server that does wrong sends `*`, which stands for any answer when it is sent back, so that none would ever be
+    another one; several; characters that no header may have; or one so long that it refuses it.
+
+    >>> [is_one_etag(text) for text in ('"a"', 'W/"a"', "unquoted", "*", '"a", "b"', '"\xfc"', "")]
+    [True, True, True, False, False, False, False]
+    """
+    return len(text) <= _LONGEST_ETAG and _ETAG.fullmatch(text) is not None
 
 
 def opaque(etag: str) -> str:
@@ -119,12 +136,12 @@ def after_seconds(said: str, *, now: datetime) -> float:
     """Return the seconds that a `Retry-After` asks for, at most a day; 0 for none, or one that is no such thing.
 
     >>> noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
-    >>> [after_seconds(said, now=noon) for said in ("7", "Fri, 20 Nov 2026 12:01:00 GMT", "x")]
+    >>> [after_seconds(said, now=noon) for said in ("7", "Fri, 20 Nov 2026 12:01:00 GMT", "\xb2")]
     [7.0, 60.0, 0.0]
     """
     said = said.strip()
-    if said.isdigit() and len(said) < 12:
-        return min(float(said), _LONGEST_WAIT)
+    if said.isascii() and said.isdigit():
+        return min(float(said[:12]), _LONGEST_WAIT)
     try:
         at = parsedate_to_datetime(said)
         seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()

@@ -17,29 +17,35 @@ ValueError: it ends within an array
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from email.message import Message
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
+from tidegauge.sources.formats.csv import Csv
 from tidegauge.sources.formats.json import Json
+from tidegauge.sources.formats.plain import Text
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 
-__all__ = ["cut", "member", "rows_in"]
+__all__ = ["cut", "member", "misread", "rows_in"]
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _DECODER: Final = json.JSONDecoder()
+_SLOW: Final = frozenset({"idna", "punycode"})
+"""Codecs that take the square of a text's length."""
 
 
 def rows_in(body: bytes, format: Format, schema: pa.Schema, *, rows: str = "") -> pa.Table:
     """Return the rows of a body. Raises `ValueError`, which says where it is no such body."""
-    if isinstance(format, Json) and (rows or body.lstrip()[:1] == b"["):
-        records = [record.encode() for record in cut(body.decode(), rows)]
+    if isinstance(format, Json) and (rows or body.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["):
+        records = [record.encode() for record in cut(body.decode("utf-8-sig"), rows)]
         found = format.decode_messages(records, schema=schema, on_bad=_bad_record)
-        return pa.Table.from_batches([found.rows], schema)
+        return _of_ours(pa.Table.from_batches([found.rows], schema), records)
     stream = io.BytesIO(body)
     if (line := as_line(format)) is not None:
         header = line.header(stream)
@@ -53,7 +59,41 @@ def rows_in(body: bytes, format: Format, schema: pa.Schema, *, rows: str = "") -
         stream.seek(0)
         groups = len(whole.groups(stream))
         decoded = whole.decode_groups(stream, first=0, last=groups, schema=schema)
-    return pa.Table.from_batches([one.rows for one in decoded], schema)
+    found_rows = pa.Table.from_batches([one.rows for one in decoded], schema)
+    return _of_ours(found_rows, body.splitlines()) if isinstance(format, Json) else found_rows
+
+
+def _of_ours(rows: pa.Table, records: Iterable[bytes]) -> pa.Table:
+    """Return rows unless their records have none of the columns: `{"error": "no such user"}` is no row of nulls."""
+    if rows.num_rows and all(column.null_count == rows.num_rows for column in rows.columns):
+        names = set[str]().union(*(json.loads(record) for record in records if record.strip()))
+        if names.isdisjoint(rows.column_names):
+            raise ValueError(f"no record has any of the declared columns; they have {sorted(names)[:20]}")
+    return rows
+
+
+def misread(kind: str, body: bytes, format: Format) -> str:
+    """Say why the text of a body is not what UTF-8 makes of it, by its Content-Type; "" where it is.
+
+    Most servers that name another character set than UTF-8 still send UTF-8, or plain ASCII. In a few character sets
+    the bytes of ASCII stand for something else, and nothing in them would show it. JSON is UTF-8 always.
+
+    >>> misread("text/csv; charset=latin1", b"n,s", Csv("n long")), misread("text/csv", b"n,s", Csv("n long"))
+    ('', '')
+    >>> misread("text/csv; charset=UTF-7", b"n,+AGE-", Csv("n long"))
+    "its text is 'utf-7', and text is read as UTF-8"
+    """
+    if not isinstance(format, Csv | Text) or not body.isascii():
+        return ""
+    message = Message()
+    message["content-type"] = kind
+    charset = str(message.get_param("charset", ""))
+    try:
+        if codecs.lookup(charset).name in _SLOW or body.decode(charset) == body.decode():
+            return ""
+    except (LookupError, UnicodeError, ValueError):
+        return ""
+    return f"its text is {charset.lower()!r:.40}, and text is read as UTF-8"
 
 
 def _bad_line(position: int, raw: bytes, problem: str) -> NoReturn:
@@ -67,33 +107,33 @@ def _bad_record(number: int, _code: str, problem: str) -> NoReturn:
 def cut(text: str, path: str) -> list[str]:
     """Return the texts of the elements of an array, which the members of a path lead to. Raises `ValueError`."""
     at = _spaced(text, 0)
+    end = 0
     for name in path.split(".") if path else ():
-        found = next((start for key, start in _members(text, at) if key == name), None)
-        if found is None:
+        members, stop = _members(text, at)
+        end = end or stop
+        if not (found := [begin for key, begin in members if key == name]):
             raise ValueError(f"it has no member {name!r} of the path {path!r}")
-        at = found
+        if len(found) > 1:
+            raise ValueError(f"it has the member {name!r} of the path {path!r} more than once")
+        at = found[0]
     if text[at : at + 1] != "[":
         raise ValueError(f"there is no array at {path!r}" if path else "it is no array")
-    return [text[start:end] for start, end in _elements(text, at)]
+    elements, stop = _listed(text, at, "]", "an array", lambda start: _value(text, start))
+    if (over := _spaced(text, end or stop)) < len(text):
+        raise ValueError(f"it goes on after its end, with {text[over : over + 20]!r}")
+    return [text[start:stop] for start, stop in elements]
 
 
 def member(text: str, path: str) -> Any:
     """Return the value that the members of a path lead to, None where there is none. Raises `ValueError`."""
-    value = json.loads(text)
+    value = json.loads(text.removeprefix("\ufeff"))
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
-def _elements(text: str, at: int) -> Iterator[tuple[int, int]]:
-    def element(start: int) -> int:
-        return _value(text, start)
-
-    yield from _listed(text, at, "]", "an array", element)
-
-
-def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """Yield the names of an object's members, and where their values begin."""
+def _members(text: str, at: int) -> tuple[list[tuple[str, int]], int]:
+    """Return the names of an object's members, with where their values begin, and where the object ends."""
     if text[at : at + 1] != "{":
         raise ValueError("it is no object")
     names = list[tuple[str, int]]()
@@ -107,25 +147,24 @@ def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
         names.append((name, begin))
         return _value(text, begin)
 
-    for _ in _listed(text, at, "}", "an object", one):
-        pass
-    yield from names
+    return names, _listed(text, at, "}", "an object", one)[1]
 
 
-def _listed(text: str, at: int, end: str, what: str, one: Callable[[int], int]) -> Iterator[tuple[int, int]]:
-    """Yield where the parts of an array or object begin and end, which commas separate."""
+def _listed(text: str, at: int, end: str, what: str, one: Callable[[int], int]) -> tuple[list[tuple[int, int]], int]:
+    """Return where the parts of an array or object begin and end, which commas separate, and where it ends."""
+    parts = list[tuple[int, int]]()
     at = _spaced(text, at + 1)
     if text[at : at + 1] == end:
-        return
+        return parts, at + 1
     while True:
         if at >= len(text):
             raise ValueError(f"it ends within {what}")
         stop = one(at)
-        yield at, stop
+        parts.append((at, stop))
         at = _spaced(text, stop)
         follows = text[at : at + 1]
         if follows == end:
-            return
+            return parts, at + 1
         if follows != ",":
             raise ValueError(f"it ends within {what}" if not follows else f"at character {at} a comma is missing")
         at = _spaced(text, at + 1)

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
-from urllib.parse import urljoin
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from tidegauge.errors.polls import (
 from tidegauge.remap.fromtime import SourceState
 from tidegauge.sources.formats.plain import Raw, Text
 from tidegauge.sources.formats.protocol import Format
+from tidegauge.sources.polls.answering import PACKINGS, answered, unpacked
 from tidegauge.sources.polls.asking import (
     ETAG,
     HttpState,
@@ -43,7 +44,7 @@ from tidegauge.sources.polls.asking import (
     told,
     unqueried,
 )
-from tidegauge.sources.polls.bodies import member, rows_in
+from tidegauge.sources.polls.bodies import member, misread, rows_in
 from tidegauge.sources.polls.poller import Brought
 from tidegauge.sources.polls.trust import Whom, trusted, whom
 
@@ -53,7 +54,6 @@ _log: Final = logging.getLogger(__name__)
 
 PAGES: Final = 10_000
 """Pages of an answer, at most."""
-REDIRECTS: Final = 10
 _OK, _UNCHANGED = 200, 304
 _SHOWN: Final = 200
 
@@ -131,7 +131,7 @@ class HttpFetch:
             if not (following := self._following(page)):
                 return
             address, params = following
-            if not same_origin(address, first.url):
+            if self.cursor is None and not same_origin(address, first.url):
                 raise self._astray(f"lead to another server, {shown(address)}")
             if (key := f"{address} {params}") in seen:
                 raise self._astray("lead in a circle")
@@ -162,6 +162,8 @@ class HttpFetch:
             raise self._unlike("it is a page of HTML")
         schema = self.format.schema
         assert schema is not None  # noqa: S101 - checked when the source was made
+        if problem := misread(page.headers.get("content-type", ""), page.body, self.format):
+            raise self._unlike(problem)
         try:
             return rows_in(page.body, self.format, schema, rows=self.rows)
         except (ValueError, RecursionError, EOFError, pa.ArrowException) as error:
@@ -178,7 +180,7 @@ class HttpFetch:
         asked = {name: secrets.resolve(name, value) for name, value in self.params.items()} | dict(params or {})
         try:
             request = self._request(url, asked, {**headers, **conditions})
-            with closing(self._client().send(request, stream=True)) as answer:
+            with closing(answered(self._client(), request, stays=partial(self._stays, end=end))) as answer:
                 if answer.status_code not in (_OK, _UNCHANGED):
                     raise HttpRefused(
                         source=self.source,
@@ -188,17 +190,17 @@ class HttpFetch:
                         retry_after=after_seconds(answer.headers.get("retry-after", ""), now=self.env.now()),
                     )
                 body = bytearray()
-                for chunk in answer.iter_bytes():
-                    body += chunk
+                for piece in unpacked(answer.iter_raw(), answer.headers.get("content-encoding", "")):
+                    body += piece
                     if len(body) > limit:
                         raise HttpTooLarge(source=self.source, url=shown(self.url), limit=self.limit)
-                    if self.env.monotonic() > end:
-                        raise self._unreachable("it is too slow", f"{len(body)} bytes came in {self.timeout} seconds")
+                    self._check_time(end, f"{len(body)} bytes came")
                 return _Page(answer.status_code, answer.headers, bytes(body), str(answer.url))
         except TidegaugeError:
             raise
         except (self.client.HTTPError, self.client.InvalidURL, OSError, ValueError) as error:
-            raise self._unreachable(type(error).__name__, " ".join(str(error).split())[:_SHOWN]) from None
+            kind = "no whole answer" if type(error) is ValueError else type(error).__name__
+            raise self._unreachable(kind, " ".join(str(error).split())[:_SHOWN]) from None
 
     def _request(self, url: str, params: Mapping[str, str], headers: Mapping[str, str]) -> Any:
         """Return a request: the last one again where it is the same, and no cookie came since."""
@@ -226,10 +228,8 @@ class HttpFetch:
         logging.getLogger(self.client.__name__).addFilter(unqueried)
         made = self.client.Client(
             verify=certificates,
-            follow_redirects=True,
-            max_redirects=REDIRECTS,
+            headers={"Accept-Encoding": PACKINGS},
             timeout=self.timeout,
-            event_hooks={"response": [self._stays]},
         )
         if self._kept:
             before = self._kept.pop()[1]
@@ -240,13 +240,18 @@ class HttpFetch:
     def _client(self) -> Any:
         return self._kept[0][1]
 
-    def _stays(self, answer: Any) -> None:
-        """Raise `PagesAstray` for a redirect that would show a secret to another server."""
+    def _stays(self, here: str, there: str, *, end: float) -> None:
+        """Raise `PagesAstray` for a redirect out of encryption, or one that would show a secret to another server."""
+        self._check_time(end, "there were redirects alone")
         given = (*self.headers.values(), *self.params.values())
-        if answer.has_redirect_location and any(map(secrets.is_reference, given)):
-            there = urljoin(str(answer.url), answer.headers["location"])
-            if not same_origin(there, self.url):
-                raise self._astray(f"lead to another server, {shown(there)}, and the request has secrets")
+        if any(map(secrets.is_reference, given)) and not same_origin(there, self.url):
+            raise self._astray(f"lead to another server, {shown(there)}, and the request has secrets")
+        if here.startswith("https:") and not there.startswith("https:"):
+            raise self._astray(f"lead to an address without encryption, {shown(there)}")
+
+    def _check_time(self, end: float, came: str) -> None:
+        if self.env.monotonic() > end:
+            raise self._unreachable("it is too slow", f"{came} in {self.timeout} seconds")
 
     def _unreachable(self, error: str, detail: str) -> HttpUnreachable:
         return HttpUnreachable(source=self.source, url=shown(self.url), error=error, detail=detail)
