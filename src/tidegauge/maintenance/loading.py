@@ -229,9 +229,8 @@ def format_of(addresses: Sequence[str]) -> Format:
     endings = {PurePosixPath(_shown(one).removesuffix(".gz")).suffix.lower() for one in addresses}
     found = {_FORMATS.get(ending) for ending in endings}
     if len(found) != 1 or (kind := found.pop()) is None:
-        expected = (
-            f"it given, such as format=tg.Csv(): names that end with {', '.join(sorted(endings))} do not tell it"
-        )
+        told = f"names that end with {', '.join(sorted(endings))}" if any(endings) else "names without an ending"
+        expected = f"a format, as in tg.load(..., format=tg.Csv()): {told} do not tell it"
         raise InvalidArgument(parameter="format", value=None, expected=expected)
     return kind()
 

@@ -212,7 +212,23 @@ def _given(driver: Driver, count: int, *, may: type[Exception] | None = None) ->
     return len(driver.rows()) >= count
 
 
-def test_a_partition_that_raises_is_built_again_from_its_last_batch(begin: Begin) -> None:
+class Closed(list[str]):
+    """Names of partitions that raise when they are closed."""
+
+    def __init__(self, error: type[BaseException] | None) -> None:
+        super().__init__()
+        self.error = error
+
+    def append(self, name: str) -> None:
+        super().append(name)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("closing", [None, ValueError, SystemExit])
+def test_a_partition_that_raises_is_built_again_from_its_last_batch(
+    begin: Begin, closing: type[BaseException] | None
+) -> None:
     left = [2]
 
     def wrong(name: str, at: int) -> None:
@@ -220,7 +236,7 @@ def test_a_partition_that_raises_is_built_again_from_its_last_batch(begin: Begin
             left[0] -= 1
             raise ConnectionError("upstream hung up")
 
-    source = Numbers({"a": [1, 2, 3, 4], "b": [10]}, wrong=wrong)
+    source = Numbers({"a": [1, 2, 3, 4], "b": [10]}, wrong=wrong, closed=Closed(closing))
     driver = begin(source)
     seen = list[PartitionRaised]()
 

@@ -28,7 +28,6 @@ Another thread calls no method of the partition, ever.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -50,6 +49,9 @@ ROOM: Final = 131_072
 
 _SMALL: Final = 1_000
 """Items of a batch that takes in no more."""
+
+_NAP: Final = 60.0
+"""Seconds after which a partition is asked again when it will have something: its clock may have been set."""
 
 _SHORTEST, _LONGEST = 0.001, 0.05
 """Seconds between two calls of a partition that has nothing and does not say when it will."""
@@ -157,7 +159,7 @@ class Pull:
                     self.error, self.since = self._named(error), None
                     self.news.notify_all()
             if part is not None:
-                with suppress(Exception):
+                with suppress(BaseException):  # also `sys.exit()`: the thread is to go on
                     part.close()
             if self.error is not None:
                 self._pause(backoff(failures))
@@ -171,7 +173,7 @@ class Pull:
             self._call = "next_awake"
             awake = part.next_awake()
             if awake is not None and (seconds := (awake - self.apart.now()).total_seconds()) > 0:
-                self._rest(seconds)
+                self._rest(min(seconds, _NAP))
                 continue
             self._call, self.since = "next_batch", self.apart.monotonic()
             try:
@@ -230,7 +232,7 @@ class Pull:
 
     def _pause(self, seconds: float) -> None:
         with self.news:
-            self.news.wait_for(lambda: self._closed, timeout=min(seconds, threading.TIMEOUT_MAX))
+            self.news.wait_for(lambda: self._closed, timeout=seconds)
 
     def _named(self, error: BaseException) -> TidegaugeError:
         if isinstance(error, PartitionStateNotKept):
