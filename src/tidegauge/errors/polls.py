@@ -21,6 +21,7 @@ __all__ = [
     "PollOverdue",
     "PollUnfit",
     "PollsElsewhere",
+    "PollsForgotten",
     "StateCameBack",
     "StateNotKept",
 ]
@@ -205,6 +206,18 @@ class EtagReused(Transient):
     what = "source {source!r}: {url} answers with another body under the same ETag"
     cause = "the server does not change the ETag with the data, so it may say that nothing changed where it did"
     remedy = "tell its operators; or choose conditional=False, with which bodies are compared and ETags are not used"
+
+
+class PollsForgotten(Definite):
+    """A log that lacks polls which a merge is told from."""
+
+    code = "TG-0547"
+    what = "source {source!r}: poll {poll} of {end} is gone from {folder}, and merge={how!r} is told from all of them"
+    cause = "somebody, or a tool that clears away old files, has removed it"
+    remedy = (
+        "put its files back, and tidegauge resume FLOW {source}; or let all rows come anew, as a new incarnation: "
+        "tidegauge resume FLOW {source} --new-incarnation"
+    )
 
 
 class NotAsked(Transient):

@@ -34,6 +34,7 @@ from tidegauge.errors.polls import (
     PollFailed,
     PollOverdue,
     PollsElsewhere,
+    PollsForgotten,
     PollUnfit,
     StateCameBack,
     StateNotKept,
@@ -465,6 +466,25 @@ def test_an_emptied_folder_is_another_log(tmp_path: Path) -> None:
     shutil.rmtree(log_of(tmp_path))
     with pytest.raises(FileNotFoundError):
         Driver(driver.source, bound=driver.bound).look()
+
+
+@pytest.mark.parametrize("merge", ["ledger", "snapshot"])
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_a_merge_whose_polls_are_gone_says_so_until_they_are_back(tmp_path: Path, merge: str, ending: str) -> None:
+    pages = Pages(size=9)
+    pages.wrong = lambda: tg.Fetched([{"n": n} for n in range(len(pages.calls))])
+    one = Driver(polling(tmp_path, pages, merge=merge, key="n"))
+    for _ in range(3):
+        one.poll()
+    [first] = (tmp_path / "polls").rglob(f"000000000000*.{ending}")
+    away = first.rename(tmp_path / "away")
+    again = Driver(one.source, bound=one.bound)
+    with pytest.raises(PollsForgotten, match=r"poll 0 of 3 is gone from .*0, and merge='"):
+        again.look()
+    away.rename(first)
+    again = Driver(one.source, bound=one.bound)
+    again.poll()
+    assert [row["n"] for row in again.rows()] == [0, 1, 2, 3, 4]
 
 
 def test_a_folder_of_another_flow_is_refused(tmp_path: Path) -> None:

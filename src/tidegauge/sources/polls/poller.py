@@ -27,19 +27,21 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.polls import PollOverdue, StateCameBack
+from tidegauge.errors.polls import PollOverdue, PollsForgotten, StateCameBack
+from tidegauge.errors.sources import RangeOvertaken
 from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
 from tidegauge.sources.polls.bound import digest_of
 from tidegauge.sources.polls.log import PollLog, PollManifest
 from tidegauge.sources.polls.merging import MergeMemory, Merging
 from tidegauge.sources.polls.staged import EPOCH_ROWS, PollSplit
+from tidegauge.sources.staging import check_there
 
 __all__ = [
     "AHEAD",
@@ -340,12 +342,13 @@ class Poller:
         return found.rows
 
     def _recalled(self, log: PollLog, place: _LogEnd) -> MergeMemory:
-        """Read the log for what the merge has to know of it."""
-        setup = self._setup
+        """Read the log for what the merge has to know of it. Raises `PollsForgotten`."""
+        return self._setup.merging.memory(self._staged_rows(log, place.end))
 
-        def staged() -> Any:
-            digest = ""
-            for poll in range(place.end):
+    def _staged_rows(self, log: PollLog, end: int) -> Iterator[pa.RecordBatch]:
+        setup, digest = self._setup, ""
+        for poll in range(end):
+            try:
                 one = log.manifest(poll)
                 log.check(poll, "its predecessor", digest, one.before)
                 digest = one.digest
@@ -360,5 +363,7 @@ class Poller:
                     schema=setup.merging.schema,
                 )
                 yield from setup.staged.read(split)
-
-        return setup.merging.memory(staged())
+            except (FileNotFoundError, RangeOvertaken):
+                check_there(log.folder)
+                how, folder = setup.merging.how, str(log.folder)
+                raise PollsForgotten(source=setup.source, poll=poll, end=end, folder=folder, how=how) from None
