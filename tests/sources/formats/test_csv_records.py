@@ -262,6 +262,14 @@ def test_a_header_must_name_a_column_and_name_it_once(read: Any) -> None:
         Csv().infer(b"a,a\n1,2\n")
 
 
+@pytest.mark.parametrize("text", [b"id,note\r1,a\r2,b\r", b"id,note\r1,a"])
+def test_lines_that_end_with_cr_alone_are_no_header_without_rows(read: Any, text: bytes) -> None:
+    with pytest.raises(CorruptFile, match="end with CR alone"):
+        read(FORMAT, text)
+    rows, _bad = read(FORMAT, b'id,"no\rte",note\r\n1,x,a\r\n')
+    assert len(rows) == 1
+
+
 def test_a_range_that_the_stream_does_not_have_is_no_empty_result(read: Any) -> None:
     with pytest.raises(EOFError):
         read(BARE, b"a,b,1\n", upper=20)

@@ -213,7 +213,7 @@ class Csv:
             for part in records_of(block, limit=limit):
                 records = self._outline(part)
                 if fields is None and len(records):
-                    fields = self._fields(self._names(records.raw(0)), schema)
+                    fields = self._fields(self._names(_one_line(records.raw(0))), schema)
                     records = records.after_first()
                 if fields is None or not len(records):
                     continue
@@ -368,3 +368,10 @@ def _bare_returns(characters: Any, quotes: Ints) -> Ints:
     returns = returns[after != _LF]
     outside: Ints = returns[np.searchsorted(quotes, returns) & 1 == 0]
     return outside
+
+
+def _one_line(header: bytes) -> bytes:
+    """Return a header. Raises `CorruptFile` for one that is the whole file: its rows would be lost without a word."""
+    if b"\r" in header.rstrip(b"\r\n") and b'"' not in header:
+        raise CorruptFile(format="CSV", detail="its lines end with CR alone, and are read where they end with LF")
+    return header
