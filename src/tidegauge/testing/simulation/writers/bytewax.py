@@ -18,25 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegauge.env import Env
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
 from tidegauge.sources.bytewax.source import BytewaxSource
-from tidegauge.sources.polls.log import PollLog
-from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.ledger import Broken
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.apart import in_actors
 from tidegauge.testing.simulation.upstream.counterpart import MetSource
 from tidegauge.testing.simulation.upstream.served import Item, ServedParts, ServedQueue, ServedReader, is_left_out
-from tidegauge.testing.simulation.writers.polls import StagingFolder
+from tidegauge.testing.simulation.writers.lasting import LastingPlaces
+from tidegauge.testing.simulation.writers.staging import PollsSeen, hearing_of_polls
 from tidegauge.testing.simulation.writers.values import check_columns, made
 
 __all__ = ["BytewaxUpstream"]
@@ -45,7 +42,7 @@ _TIMEOUT: Final = 5.0
 """Seconds that a partition may take for one call, at most: calls are to come that take longer."""
 
 
-class BytewaxUpstream:
+class BytewaxUpstream(LastingPlaces):
     """What writers write to, and a flow's connector reads."""
 
     def __init__(self, name: str, source: BytewaxSource, clock: VirtualClock, *, seed: int) -> None:
@@ -63,11 +60,10 @@ class BytewaxUpstream:
         )
         self._clock: Final = clock
         self._seed: Final = seed
-        self._folder: Final = StagingFolder()
+        self._staged: Final = PollsSeen(source.owner)
         self._source: Final = replace(
-            source, staging=self._folder.path, row=self._row, timeout=min(source.timeout, _TIMEOUT)
+            source, staging=self._staged.path, row=self._row, timeout=min(source.timeout, _TIMEOUT)
         )
-        self._log: Final = PollLog(Path(self._folder.path, *source.owner, "0"))
         self._polls: Final[list[list[Item]]] = []
         """The items that each staged poll has to have."""
 
@@ -88,14 +84,11 @@ class BytewaxUpstream:
             else SimulatedQueue(self.served, reader, meet)
         )
 
+        def staged() -> None:
+            reader.known += 1
+
         def within(env: Env) -> Env:
-            """Return the world as the poller knows it, and count what it stages."""
-
-            def point(name: str) -> None:
-                env.point(name)
-                reader.known += name == "after stage poll"
-
-            return replace(env, point=point)
+            return hearing_of_polls(env, staged)
 
         def more(env: Env) -> Mapping[str, Any]:
             connector.now = env.now
@@ -127,13 +120,6 @@ class BytewaxUpstream:
 
     # What a check may ask.
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return the partition: there is one."""
-        return partition
-
-    def forget(self, place: str) -> None:
-        """Nothing: the place has its name for good."""
-
     def there(self) -> dict[str, int]:
         """Return how many polls have to arrive: those that are staged, and one if there is more to come."""
         found = self.served.heard(self.end(POLLS)) + self.served.coming()
@@ -141,34 +127,15 @@ class BytewaxUpstream:
 
     def end(self, place: str) -> int:  # noqa: ARG002
         """Return how many polls are staged."""
-        while True:
-            try:
-                manifest = self._log.manifest(len(self._polls))
-            except FileNotFoundError:
-                return len(self._polls)
+        for manifest in self._staged.further():
             value: Any = SourceState.decode(manifest.state).value
-            rows = pq.read_table(self._log.path_of(manifest))
-            self._polls.append(self.served.has_come(value["parts"], self._fitting(rows)))
+            fitting = self._fitting(self._staged.rows(manifest))
+            self._polls.append(self.served.has_come(value["parts"], fitting))
+        return len(self._polls)
 
     def _fitting(self, rows: pa.Table) -> Callable[[Sequence[Item]], bool]:
         """Return whether these are the rows of some items, in their order."""
         return lambda items: self._rows(items).to_pylist() == rows.to_pylist()
-
-    def start(self, place: str) -> int:  # noqa: ARG002
-        """Return 0: polls stay."""
-        return 0
-
-    def told(self) -> Mapping[str, int]:
-        """Return nothing: a connector is told nothing."""
-        return {}
-
-    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:  # noqa: ARG002
-        """Nothing: an item that is no row is not staged."""
-        return []
-
-    def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
-        """False: nothing is taken out of a poll."""
-        return False
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of some polls."""

@@ -21,7 +21,6 @@ import pyarrow as pa
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
-from tidegauge.sources.protocol import BadRecord
 from tidegauge.sources.push.source import PushedSource, joined_columns
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.database.source import SimulatedMySql, SimulatedPostgres
@@ -33,6 +32,7 @@ from tidegauge.testing.simulation.upstream.database.tables import (
     RowChange,
 )
 from tidegauge.testing.simulation.writers.feed import WorldMeeting
+from tidegauge.testing.simulation.writers.lasting import LastingPlaces
 from tidegauge.testing.simulation.writers.values import check_columns, made
 
 __all__ = ["DatabaseUpstream", "TableBeginning", "data_tables", "row_of"]
@@ -113,7 +113,7 @@ class FollowedServer(Protocol):
         ...
 
 
-class DatabaseUpstream:
+class DatabaseUpstream(LastingPlaces):
     """A database that applications write to, and a flow follows in place of the one that its user named."""
 
     def __init__(
@@ -174,13 +174,6 @@ class DatabaseUpstream:
         else:
             self.log.come_back()
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return the partition."""
-        return partition
-
-    def forget(self, place: str) -> None:
-        """Nothing: there is one place."""
-
     def there(self) -> dict[str, int]:
         """Return how far the flow has to come: behind the last transaction, and to where all tables have begun."""
         begun, place = [*map(self.server.begins, self.tables)], self.server.place
@@ -192,22 +185,10 @@ class DatabaseUpstream:
         """Return the end of the log."""
         return self.server.end(place)
 
-    def start(self, place: str) -> int:  # noqa: ARG002 - first rows are at the beginning
-        """Return 0."""
-        return 0
-
     def told(self) -> Mapping[str, int]:
         """Return how far the server was told that everything is durable."""
         told = self.server.told()
         return {self.server.place: told} if told else {}
-
-    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:  # noqa: ARG002
-        """Nothing: all values fit."""
-        return []
-
-    def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
-        """False: nothing is taken out of a log."""
-        return False
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range of the log, each in its stream's column; first rows are before their place."""

@@ -19,11 +19,11 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from tidegauge.sources.protocol import BadRecord
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.feed import FeedLog
 from tidegauge.testing.simulation.upstream.feed_source import SimulatedFeed, data_columns
+from tidegauge.testing.simulation.writers.lasting import LastingPlaces
 from tidegauge.testing.simulation.writers.values import check_columns, made
 
 __all__ = ["FeedUpstream", "WorldMeeting"]
@@ -57,7 +57,7 @@ class WorldMeeting(Protocol):
         ...
 
 
-class FeedUpstream:
+class FeedUpstream(LastingPlaces):
     """A feed that writers write to, and a flow follows in place of a source of its user's that pushes."""
 
     def __init__(self, name: str, user: PushedSource, source: SimulatedFeed, *, seed: int) -> None:
@@ -94,13 +94,6 @@ class FeedUpstream:
         else:
             self.feed.come_back()
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return the partition, which has its name for good."""
-        return partition
-
-    def forget(self, place: str) -> None:
-        """Nothing: a partition has its name for good."""
-
     def there(self) -> dict[str, int]:
         """Return the next position of each partition that has something: all that has to arrive."""
         return dict(self.feed.shown.items())
@@ -116,14 +109,6 @@ class FeedUpstream:
     def told(self) -> Mapping[str, int]:
         """Return the positions that were acknowledged."""
         return dict(self.feed.acknowledged.items())
-
-    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:  # noqa: ARG002
-        """Nothing: what a feed gives is decoded."""
-        return []
-
-    def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
-        """False: nothing is taken out of a feed."""
-        return False
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range, also those that are forgotten; of several streams each in its column."""

@@ -24,27 +24,26 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.objects.address import is_address
 from tidegauge.remap.fromtime.polled import POLLS
 from tidegauge.sources.listings.source import ListingSource
-from tidegauge.sources.polls.log import PollLog
 from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.ledger import Broken
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.counterpart import MetSource
-from tidegauge.testing.simulation.writers.polls import StagingFolder
+from tidegauge.testing.simulation.writers.lasting import LastingPlaces
+from tidegauge.testing.simulation.writers.staging import PollsSeen
 from tidegauge.testing.simulation.writers.values import check_columns, made
 
 __all__ = ["ListedVersion", "ListingsUpstream"]
@@ -72,7 +71,7 @@ class ListedVersion:
     there: bool = True
 
 
-class ListingsUpstream:
+class ListingsUpstream(LastingPlaces):
     """Files that writers write, and a flow lists. broken: a law that did not hold."""
 
     def __init__(self, name: str, source: ListingSource, clock: VirtualClock, *, seed: int) -> None:
@@ -85,13 +84,12 @@ class ListingsUpstream:
         check_columns(name, self.schema)
         self._clock: Final = clock
         self._seed: Final = seed
-        self._folder: Final = StagingFolder()
-        self._files: Final = Path(self._folder.path, "files")
+        self._staged: Final = PollsSeen(source.owner, by_rows=True)
+        self._files: Final = Path(self._staged.path, "files")
         below = "/" + source.path.replace("://", "/") if is_address(source.path) else source.path
         self._source: Final = replace(
-            source, path=f"{self._files}{below}", staging=self._folder.path, every=min(source.every, _EVERY)
+            source, path=f"{self._files}{below}", staging=self._staged.path, every=min(source.every, _EVERY)
         )
-        self._log: Final = PollLog(Path(self._folder.path, *source.owner, "0"), by_rows=True)
         self._now: Final[dict[str, ListedVersion]] = {}
         """The version that each path has, or had last."""
         self._versions: Final[dict[tuple[str, int], ListedVersion]] = {}
@@ -160,13 +158,6 @@ class ListingsUpstream:
 
     # What a check may ask.
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return the partition: there is one."""
-        return partition
-
-    def forget(self, place: str) -> None:
-        """Nothing: the place has its name for good."""
-
     def there(self) -> dict[str, int]:
         """Return how many files have to arrive: those that are listed, and those that are to be."""
         listed = self.end(POLLS)
@@ -181,27 +172,15 @@ class ListingsUpstream:
 
     def end(self, place: str) -> int:  # noqa: ARG002
         """Return how many files are listed in manifests."""
-        while True:
-            try:
-                manifest = self._log.manifest(len(self._listed))
-            except FileNotFoundError:
-                return len(self._listed)
-            entries = pq.read_table(self._log.path_of(manifest), columns=["path", "modified"]).to_pylist()
-            for entry in entries:
+        for manifest in self._staged.further():
+            for entry in self._staged.rows(manifest, ["path", "modified"]).to_pylist():
                 found = self._versions.get((entry["path"], entry["modified"]))
                 if found is None or found in self._listed:
                     said = f"{self.name}: {entry} is file {len(self._listed)}"
                     self.broken = self.broken or Broken("a version of a file is listed once", said)
                     found = found or ListedVersion(entry["path"], 0, self.schema.empty_table().to_batches()[0])
                 self._listed.append(found)
-
-    def start(self, place: str) -> int:  # noqa: ARG002
-        """Return 0: manifests stay."""
-        return 0
-
-    def told(self) -> Mapping[str, int]:
-        """Return nothing: a folder is told nothing."""
-        return {}
+        return len(self._listed)
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of some files, also of those that are gone."""
@@ -216,10 +195,6 @@ class ListingsUpstream:
             for number, one in enumerate(self._listed[lower:upper], lower)
             if one.bad is not None
         ]
-
-    def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
-        """False: a file is there whole, or lost."""
-        return False
 
     def lose(self, lower: int, upper: int) -> None:
         """Hear that some files are told as lost, or skipped."""

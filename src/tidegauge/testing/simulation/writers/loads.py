@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,11 +38,11 @@ from tidegauge.sources.batches.manifest import BatchFile
 from tidegauge.sources.batches.source import BatchSource
 from tidegauge.sources.file.once import check_unchanged, found_files, splits_of
 from tidegauge.sources.formats.json import Json
-from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing.simulation.ledger import Broken
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.counterpart import MetSource
-from tidegauge.testing.simulation.writers.polls import StagingFolder
+from tidegauge.testing.simulation.writers.lasting import LastingPlaces
+from tidegauge.testing.simulation.writers.staging import StagingFolder
 from tidegauge.testing.simulation.writers.values import check_columns, made
 
 __all__ = ["LoadsUpstream"]
@@ -59,7 +59,7 @@ class _LoadableFile:
     rows: pa.RecordBatch
 
 
-class LoadsUpstream:
+class LoadsUpstream(LastingPlaces):
     """Somebody who loads files into a place. place: its folder. broken: a law that did not hold."""
 
     def __init__(self, name: str, source: BatchSource, *, seed: int) -> None:
@@ -190,13 +190,6 @@ class LoadsUpstream:
 
     # What a check may ask.
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return the partition, which is a load."""
-        return partition
-
-    def forget(self, place: str) -> None:
-        """Nothing: a load has its name for good."""
-
     def there(self) -> dict[str, int]:
         """Return the loads, each of one batch."""
         return dict.fromkeys(self._loads, 1)
@@ -205,22 +198,6 @@ class LoadsUpstream:
         """Return 1 for a load, and 0 for any other name."""
         return int(place in self._loads)
 
-    def start(self, place: str) -> int:  # noqa: ARG002
-        """Return 0: loads stay."""
-        return 0
-
-    def told(self) -> Mapping[str, int]:
-        """Return nothing: a folder is told nothing."""
-        return {}
-
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a load."""
         return [file.rows for file in self._loads.get(place, ())] if lower < upper else []
-
-    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:  # noqa: ARG002
-        """Return nothing: a file with a bad line is not loaded."""
-        return []
-
-    def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
-        """False: a load is there whole."""
-        return False

@@ -21,12 +21,8 @@ Invariant: no driver asks for rows that it must know to be staged: by others bef
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -36,20 +32,19 @@ from tidegauge.env import Env
 from tidegauge.operations import BEFORE, DELETE, INSERT, OP, UPDATE
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
 from tidegauge.sources.generated import rows as generated
-from tidegauge.sources.polls.log import PollLog
 from tidegauge.sources.polls.merging import Merging
 from tidegauge.sources.polls.source import Fetched, PollingSource
 from tidegauge.sources.polls.states import decoded
-from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing.simulation.ledger import Broken
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.counterpart import MetSource
 from tidegauge.testing.simulation.upstream.polled import PolledService
+from tidegauge.testing.simulation.writers.lasting import LastingPlaces
+from tidegauge.testing.simulation.writers.staging import PollsSeen, hearing_of_polls
 from tidegauge.testing.simulation.writers.values import check_columns, made
 
-__all__ = ["PollsUpstream", "StagingFolder"]
+__all__ = ["PollsUpstream"]
 
-_MEMORY: Final = "/dev/shm"  # noqa: S108 - a name of its own is made there
 _EVERY: Final = 1.0
 """Seconds between two polls, at most: a user's minute would leave a world with little to do."""
 _KNOWN: Final = 0.3
@@ -61,17 +56,7 @@ _Told = tuple[int, str]
 """A row, by its number, and its operation; "" without one."""
 
 
-class StagingFolder:
-    """A folder for what the drivers of a world stage, in memory if the machine has that. It goes with the world."""
-
-    def __init__(self) -> None:
-        self.path: Final = tempfile.mkdtemp(
-            prefix="tidegauge-simulation-", dir=_MEMORY if Path(_MEMORY).is_dir() else None
-        )
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-class PollsUpstream:
+class PollsUpstream(LastingPlaces):
     """A service that writers write to, and a flow polls in place of that of its user. broken: a law that was."""
 
     def __init__(self, name: str, source: PollingSource, service: PolledService, *, seed: int) -> None:
@@ -83,10 +68,9 @@ class PollsUpstream:
         self.broken: Broken | None = None
         self.service: Final = service
         check_columns(name, service.merging.columns)
-        self._folder: Final = StagingFolder()
+        self._staged: Final = PollsSeen(source.owner)
         every = min(source.every, _EVERY)
-        self._source: Final = replace(source, function=None, staging=self._folder.path, every=every)
-        self._log: Final = PollLog(Path(self._folder.path, *source.owner, "0"))
+        self._source: Final = replace(source, function=None, staging=self._staged.path, every=every)
         self._seed: Final = seed
         self._made = 0
         self._polls: Final[list[tuple[int, list[_Told]]]] = []
@@ -132,13 +116,6 @@ class PollsUpstream:
 
     # What a check may ask.
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return the partition: there is one."""
-        return partition
-
-    def forget(self, place: str) -> None:
-        """Nothing: the place has its name for good."""
-
     def there(self) -> dict[str, int]:
         """Return how many polls have to arrive: those that are staged, and one if there is more to be told."""
         staged = self.end(POLLS)
@@ -147,32 +124,13 @@ class PollsUpstream:
 
     def end(self, place: str) -> int:  # noqa: ARG002
         """Return how many polls are staged."""
-        while True:
-            try:
-                manifest = self._log.manifest(len(self._polls))
-            except FileNotFoundError:
-                return len(self._polls)
+        for manifest in self._staged.further():
             state = int(decoded(SourceState.decode(manifest.state).value) or 0)
             before = self._state(len(self._polls))
             self._polls.append((state, self._rows_of(before, state)))
             if self._merging.how == "ledger":
                 self._keys.update(map(self.service.key, self.service.payload(before, state)))
-
-    def start(self, place: str) -> int:  # noqa: ARG002
-        """Return 0: polls stay."""
-        return 0
-
-    def told(self) -> Mapping[str, int]:
-        """Return nothing: a service is told nothing."""
-        return {}
-
-    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:  # noqa: ARG002
-        """Nothing: what a service answers is decoded."""
-        return []
-
-    def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
-        """False: nothing is taken out of a poll."""
-        return False
+        return len(self._polls)
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of some polls."""
@@ -237,8 +195,7 @@ class _ServiceAsker:
     def within(self, env: Env) -> Env:
         """Return the world as the poller knows it, and count what it stages."""
 
-        def point(name: str) -> None:
-            env.point(name)
-            self._known += name == "after stage poll"
+        def staged() -> None:
+            self._known += 1
 
-        return replace(env, point=point)
+        return hearing_of_polls(env, staged)
