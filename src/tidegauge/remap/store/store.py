@@ -35,7 +35,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import StoreFull, StoreNotWritable
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.polled import SourceState
-from tidegauge.remap.history import NO_HISTORY, History, Missed
+from tidegauge.remap.history import History, Missed
 from tidegauge.remap.start import StampMode, StartRecord
 from tidegauge.remap.store import append as timeline
 from tidegauge.remap.store import (
@@ -60,6 +60,7 @@ from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
 from tidegauge.remap.store.opening import copied, exists, opened
 from tidegauge.remap.store.owner import Following, check_following, followed, look
+from tidegauge.remap.store.recent import RecentLinks
 from tidegauge.remap.store.register import record_stalls
 from tidegauge.remap.store.restore import Rebuilt, restore, since_restored
 from tidegauge.remap.store.schema import outputs as output_rows
@@ -84,7 +85,7 @@ from tidegauge.remap.times import EpochTimes
 __all__ = ["Store"]
 
 _KEPT: Final = 64
-"""How many of the links that were bound last are kept, for the commits that are about to carry them."""
+"""How many of the links that were bound last are kept."""
 
 
 class Store:
@@ -95,7 +96,7 @@ class Store:
         self._copy: Final = copy
         self._env: Final = env
         self._heads: Final[dict[int, timeline.Head]] = {}
-        self._recent: Final[dict[str, History]] = {}
+        self._recent: Final = RecentLinks(kept=_KEPT)
         self._losses: Final[dict[int, int]] = {}
         """Up to which loss of the owner a follower knows all."""
         self.noted = 0
@@ -201,7 +202,7 @@ class Store:
         more than `chain.LONGEST` epochs the last ones. May be asked in any thread. Raises `UnknownName`, and
         `UpperMismatch` for epochs that are not bound.
         """
-        recent = self._recent.get(flow_name, NO_HISTORY)
+        recent = self._recent.of(flow_name)
         if not whole and (found := recent.between(lower, upper)) is not None:
             return found
         with self._database.reading() as connection:
@@ -252,7 +253,7 @@ class Store:
         """
         lease = acquire(self._database, self._env, flow_name, holder)
         self._heads.pop(lease.flow_id, None)  # others may have had it since
-        self._recent.pop(flow_name, None)
+        self._recent.forget(flow_name)
         return lease
 
     def recognise(self, lease: Lease) -> None:
@@ -316,9 +317,10 @@ class Store:
             )
             head = self._database.write(bind, again=partial(bind, repeated=True))
         self._heads[lease.flow_id] = head
-        recent = self._recent.get(lease.flow, NO_HISTORY)
-        known = NO_HISTORY if head.link is None else recent.followed(head.link, head.before, kept=_KEPT)
-        self._recent[lease.flow] = known
+        if head.link is None:
+            self._recent.forget(lease.flow)
+        else:
+            self._recent.bind(lease.flow, [head.link], head.before)
         return expected
 
     def followed(self, flow_name: str) -> frozenset[str]:
@@ -367,12 +369,7 @@ class Store:
             new, newest = self._database.write(append)
         self._losses[lease.flow_id] = newest
         self.noted += new.noted
-        recent, before = self._recent.get(lease.flow, NO_HISTORY), new.before
-        for first, link in zip(range(_KEPT - len(new.links), _KEPT), new.links, strict=True):
-            if first >= 0:  # of a long stretch the end
-                recent = NO_HISTORY if link.whole else recent.followed(link, before, kept=_KEPT)
-            before = link.digest
-        self._recent[lease.flow] = recent
+        self._recent.bind(lease.flow, new.links, new.before)
         if new.links:
             last = new.links[-1]
             self._heads[lease.flow_id] = timeline.Head(
