@@ -434,15 +434,15 @@ def test_a_commit_compares_what_it_looked_at_though_files_are_discarded_meanwhil
     table, other = delta.open(), delta.open()
     delta.commit(table, 0, 1)
     others, ours, vain = delta.stage([1], "other"), delta.stage([1], "ours"), delta.stage([2], "vain")
-    attempt = DeltaLog._attempt
+    volume_with = DeltaLog._volume_with
 
-    def late(log: DeltaLog, *given: Any) -> bool:
-        monkeypatch.setattr(DeltaLog, "_attempt", attempt)
+    def late(log: DeltaLog, *given: Any) -> Any:
+        monkeypatch.setattr(DeltaLog, "_volume_with", volume_with)
         other.commit(1, 2, SCHEMA, others, write="d" * 32)
         log.discard(vain)
-        return attempt(log, *given)
+        return volume_with(log, *given)
 
-    monkeypatch.setattr(DeltaLog, "_attempt", late)
+    monkeypatch.setattr(DeltaLog, "_volume_with", late)
     with pytest.raises(TableUpperMismatch):
         table.commit(1, 2, SCHEMA, ours, write="e" * 32)
     assert delta.rows() == [("ada", 0), ("other", 1)]
@@ -493,7 +493,7 @@ def test_a_commit_that_is_there_and_could_not_be_made_durable_is_before_it_is_fo
     lower: int, delta: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tidegauge import disk as places
-    from tidegauge.sinks.delta import log as module
+    from tidegauge.sinks.delta import appending as module
 
     table = delta.open()
     for epoch in range(lower):

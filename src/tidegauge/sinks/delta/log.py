@@ -10,28 +10,23 @@ are ours, the first two at the last epoch in the table (upper - 1):
   epochs in the table are those of another timeline, and going on would skip or repeat: the table is refused.
 
 Invariant (compare-and-append): a commit is made of a head whose transaction was read and equals `lower - 1`, and it
-may only become the very next version of that head. If anybody committed in between, the version is taken, the commit
-fails whole, and the comparison is made again with the head after theirs. So what others change (columns, protocol,
-properties) is seen before each commit, and what this one cannot honour is refused.
-
-The first commit and checkpoints are delta-rs's. It replays all files of a table at each commit, so other entries are
-written here (`delta.head`, `delta.entry`).
+may only become the very next version of that head (`delta.appending`). If anybody committed in between, the version
+is taken, the commit fails whole, and the comparison is made again with the head after theirs. So what others change
+(columns, protocol, properties) is seen before each commit, and what this one cannot honour is refused.
 
 Transactions are written without a time, so that they never expire.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 
-from tidegauge.errors.objects import ObjectStoreAway
 from tidegauge.errors.sinks import (
     FileNotHeld,
     ForeignTable,
@@ -42,17 +37,17 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
 )
 from tidegauge.evolution import Evolution
-from tidegauge.objects.address import is_address
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, still_to_do
+from tidegauge.sinks.delta.appending import DeltaAppending, NewEntry
 from tidegauge.sinks.delta.asof import version_as_of
 from tidegauge.sinks.delta.checkpoints import Checkpoints
-from tidegauge.sinks.delta.columns import allows_vectors, with_columns, with_vectors
-from tidegauge.sinks.delta.creating import create, snapshot
-from tidegauge.sinks.delta.entry import MarkedFile, changing, described, made, was_written_by
+from tidegauge.sinks.delta.columns import allows_vectors
+from tidegauge.sinks.delta.creating import snapshot
+from tidegauge.sinks.delta.entry import MarkedFile
 from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unnamed
-from tidegauge.sinks.delta.head import Action, DeltaHead, entry, follow, log_read
+from tidegauge.sinks.delta.head import DeltaHead, log_read
 from tidegauge.sinks.delta.history import carried, kept_links, number, text_of, version_of
 from tidegauge.sinks.delta.owner import (
     Mine,
@@ -75,7 +70,7 @@ from tidegauge.sinks.evolving import gained
 from tidegauge.sinks.layout.counting import TablePartitions
 from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
 from tidegauge.sinks.layout.values import PartitionValues
-from tidegauge.sinks.location import at, gone, inside, prove, synchronise, writing
+from tidegauge.sinks.location import at, gone, inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 if TYPE_CHECKING:
@@ -111,12 +106,7 @@ class DeltaLog:
         self._view: Final = LogView(folder, Mine.of(output))
         self._checkpoints: Final = Checkpoints(folder, output)
         self._partitions: Final = TablePartitions(layout, folder, str(output))
-        self._how: Evolution = "strict"
-        """How the table takes rows with other columns."""
-        self._unsettled: int | None = None
-        """A version of ours that is there, and that could not be made durable yet."""
-        self._proved = False
-        """Whether the place was seen to refuse a second file of one name."""
+        self._appending: Final = DeltaAppending(folder, output, layout=layout, vectors=vectors)
         self._refresh()
         self._upper = self._read_upper()
         self._digest = digest_in(self._head, self._output)
@@ -172,7 +162,7 @@ class DeltaLog:
 
     def evolve(self, how: Evolution) -> None:
         """Take rows of other columns in this way from now on."""
-        self._how = how
+        self._appending.how = how
 
     def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
         """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
@@ -184,7 +174,7 @@ class DeltaLog:
             self._head,
             self._layout.columns(rows_schema(schema)),
             self._layout,
-            self._how,
+            self._appending.how,
         )
         return gained(held, after)
 
@@ -213,8 +203,7 @@ class DeltaLog:
         """
         check_span(lower, upper, files, remove=remove, partition=self._layout.names)
         columns = self._layout.columns(rows_schema(schema))
-        if self._unsettled is not None:  # before the table is found to hold the span
-            self._settle(self._unsettled)
+        self._appending.settle()  # before the table is found to hold the span
         # before the commit, which may refer to a file of it
         chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
         mine = {
@@ -239,7 +228,8 @@ class DeltaLog:
             changed = (bool(remove or marked) or changes is not None) and lower < upper
             vouching = marks(self._output, upper, chain, changed=changed, key=key_mark(self._key))
             said = {**mine, **chain, **holding(volume)}
-            if self._attempt(columns, files, remove, marked, vouching, said, write):
+            new = NewEntry(columns, vouching, said, files=files, remove=remove, marked=marked)
+            if self._appending.attempt(self._head, new):
                 self._upper = upper
                 if lower < upper:
                     self._digest = text_of(number(chain["digest"])) if chain else None
@@ -423,67 +413,3 @@ class DeltaLog:
         with log_read(self._folder):
             table = self._opened()
             return table is not None and bool(paths_of(table))
-
-    # -- the append
-
-    def _attempt(
-        self,
-        columns: pa.Schema,
-        files: Sequence[StagedFile],
-        remove: Sequence[StagedFile],
-        marked: Sequence[MarkedFile],
-        vouching: Mapping[str, int],
-        said: Mapping[str, Any],
-        write: str,
-    ) -> bool:
-        """Commit as the next version of the head; return False when somebody else has taken that version.
-
-        An error is a question: whether it came before or after the entry was there, the entry knows.
-        """
-        head, version = self._head, self._next
-        if not self._proved:
-            prove(self._log / f"_commit_{write}.json.tmp")
-            self._proved = True
-        stored = self._layout.stored(columns)
-        adding = described(self._folder, files, stored, {} if head is None else head.configuration)
-        anew = list[Action]()
-        if head is not None:
-            after = check_columns(self._folder, self._output, head, columns, self._layout, self._how)
-            anew = with_columns(head, after)
-            if self._vectors:
-                anew = _last_of_each([*anew, *with_vectors(follow(head, anew))])
-        try:
-            with writing(self._folder):
-                if head is None:
-                    create(self._folder, columns, adding, vouching, said, partition=self._layout.names)
-                else:
-                    now = time.time_ns() // 1_000_000
-                    rows = said["lower"] < said["upper"]
-                    text = changing(
-                        adding, remove, vouching, said, milliseconds=now, rows=rows, anew=anew, marked=marked
-                    )
-                    return made(self._log, version, text, write=write)
-        except (DeltaError, OSError, ObjectStoreAway) as error:
-            if not was_written_by(entry(self._log, version), write):
-                if entry(self._log, version).exists():
-                    return False
-                if isinstance(error, DeltaError) or is_address(self._folder):
-                    with log_read(self._folder):
-                        raise
-                raise
-        self._settle(version)  # delta-rs leaves this to the operating system
-        return True
-
-    def _settle(self, version: int) -> None:
-        """Make a version of ours durable."""
-        self._unsettled = version
-        with writing(self._folder):
-            synchronise(entry(self._log, version))
-            synchronise(self._log)
-            synchronise(at(self._folder))
-        self._unsettled = None
-
-
-def _last_of_each(actions: Sequence[Action]) -> list[Action]:
-    """Return the last action of each kind: an entry has one protocol, and one description of the table."""
-    return list({next(iter(action)): action for action in actions}.values())
