@@ -12,6 +12,7 @@ from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
     "FolderDamaged",
+    "FolderTaken",
     "LogRewritten",
     "LoginRefused",
     "PastAcknowledged",
@@ -303,6 +304,18 @@ class FolderDamaged(Transient):
     remedy = (
         "put it back from a backup, and the flow goes on by itself. If there is none and all outputs hold the first "
         "rows, remove it: columns are looked up again, and bound places tell where to go on"
+    )
+
+
+class FolderTaken(Transient):
+    """A connection that is not to write to its source's folder any more, or cannot at present."""
+
+    code = "TG-0976"
+    what = "connection {number} cannot write to {path}: {detail}"
+    cause = "another driver of the flow has taken over, or one that was stopped in the midst of a change has its lock"
+    remedy = (
+        "nothing, if another driver has taken over: this one finds that its lease is lost, and ends. Otherwise let "
+        "the process that is named go on, or end it; the flow then goes on by itself"
     )
 
 

@@ -6,12 +6,13 @@
     witness.json   of PostgreSQL: the last transaction before that
     marks.json     of MariaDB: the same
     later.json     of PostgreSQL: the tables that came later, whose rows are in later/, and those that were taken out
+    writer.json    which connection may write: see `writing`
     snapshot/      the rows as they were at that place, as text
     spill/         large transactions that wait for their epoch
 
 Invariants. `stream.json` names a slot before it is made, so one that is found is known to be this flow's. It says
 where the snapshot is only when all of it is on the disk. What `spill` holds comes again, and `told.json` only tells
-errors apart; all else is written durably.
+errors apart; all else is written durably. In a folder that was taken over, a connection of before changes nothing.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as path:
@@ -28,16 +29,17 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tidegauge.disk import make_folder, synchronise, write_durably
-from tidegauge.errors.postgressource import FolderDamaged
+from tidegauge.errors.postgressource import FolderDamaged, FolderTaken
+from tidegauge.sources.database.writing import FolderWriter, begun
 
 __all__ = ["LogBeginning", "SnapshotPiece", "SourceFolder"]
 
@@ -92,9 +94,18 @@ class LogBeginning:
 
 @dataclass(frozen=True, slots=True)
 class SourceFolder:
-    """The folder."""
+    """The folder. writer: the connection that has it; anybody may write where there is none."""
 
     path: str
+    writer: FolderWriter | None = field(default=None, compare=False, repr=False)
+
+    def taken_over(self, confirm: Callable[[], object]) -> SourceFolder:
+        """Return the folder as one that a new connection alone may change. See `writing.begun`."""
+        return replace(self, writer=begun(self.path, confirm))
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Hold it for a change of its files. Raises `FolderTaken`."""
+        return nullcontext() if self.writer is None else self.writer.alone()
 
     def columns(self) -> Mapping[str, pa.Schema] | None:
         """Return the columns of tables, by their names, that were declared first, None before."""
@@ -154,7 +165,8 @@ class SourceFolder:
 
     def clear_snapshot(self) -> None:
         """Remove the files of the snapshot."""
-        shutil.rmtree(self.snapshot, ignore_errors=True)
+        with self.changing():
+            shutil.rmtree(self.snapshot, ignore_errors=True)
 
     def spill(self, lsn: int, data: bytes) -> tuple[str, int]:
         """Write bytes of a transaction to its file, and return its path and where they begin. Raises `OSError`."""
@@ -167,18 +179,19 @@ class SourceFolder:
 
     def clear_spill(self, before: int) -> None:
         """Remove the transactions before a place, and what other processes left."""
-        for name in _names(Path(self.path, "spill")):
-            lsn, _, run = name.partition("-")
-            if run != _RUN or int(lsn, 16) < before:
-                with suppress(OSError):
-                    Path(self.path, "spill", name).unlink()
+        self._forget(lambda lsn, run: run != _RUN or lsn < before)
 
     def forget_spill(self, from_lsn: int) -> None:
         """Remove the transactions from a place on, which come again."""
-        for name in _names(Path(self.path, "spill")):
-            if int(name.partition("-")[0], 16) >= from_lsn:
-                with suppress(OSError):
-                    Path(self.path, "spill", name).unlink()
+        self._forget(lambda lsn, _run: lsn >= from_lsn)
+
+    def _forget(self, over: Callable[[int, str], bool]) -> None:
+        with self.changing():
+            for name in _names(Path(self.path, "spill")):
+                lsn, _, run = name.partition("-")
+                if over(int(lsn, 16), run):
+                    with suppress(OSError):
+                        Path(self.path, "spill", name).unlink()
 
     @contextmanager
     def _understood(self, name: str) -> Iterator[None]:
@@ -200,13 +213,18 @@ class SourceFolder:
         make_folder(folder)
         beside = folder / f".{name}.{uuid.uuid4().hex}"
         data = json.dumps(said, indent=1).encode()
-        if not durable:
+        if durable:
+            write_durably(beside, data)
+        else:
             beside.write_bytes(data)
-            beside.replace(folder / name)
-            return
-        write_durably(beside, data)
-        beside.replace(folder / name)
-        synchronise(folder)
+        try:
+            with self.changing():
+                beside.replace(folder / name)
+        except FolderTaken:
+            beside.unlink(missing_ok=True)
+            raise
+        if durable:
+            synchronise(folder)
 
 
 def _declared(found: Any) -> Mapping[str, pa.Schema]:

@@ -145,12 +145,13 @@ class LaterTables:
         """
         needed = {one.files for one in self.joined.values() if not one.done}
         kept = needed | ({self.reading.files} if self.reading is not None else set())
-        for path in self.files.iterdir() if self.files.is_dir() else ():
-            if path.is_dir():
-                if path.name not in kept:
-                    shutil.rmtree(path, ignore_errors=True)
-            elif not needed and not (coming and path.stem == self.attempt):
-                path.unlink(missing_ok=True)
+        with self.folder.changing():
+            for path in self.files.iterdir() if self.files.is_dir() else ():
+                if path.is_dir():
+                    if path.name not in kept:
+                        shutil.rmtree(path, ignore_errors=True)
+                elif not needed and not (coming and path.stem == self.attempt):
+                    path.unlink(missing_ok=True)
 
     @property
     def files(self) -> Path:

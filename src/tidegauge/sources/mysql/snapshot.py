@@ -9,6 +9,7 @@ nothing is bound, so an attempt that was cut off leaves nothing behind. A step w
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -67,7 +68,7 @@ class FirstRowsReading:
             self._opened(self.gtids)
             self.tables = dict(zip(streams, transaction.tables, strict=False))  # there are none where it does
             for number, (stream, (database, table, columns)) in enumerate(streams.items()):
-                path = self._folder.snapshot / f"{number}.arrows"
+                path = self._folder.snapshot / f"{number}-{uuid.uuid4().hex[:12]}.arrows"  # nobody else's, of before
                 with closing(transaction.rows(database, table, columns)) as given:
                     self.pieces[stream] = yield from self._copy(given, columns, path)
         synchronise(self._folder.snapshot)

@@ -11,7 +11,7 @@ the source's folder. Nothing is ever changed at the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -130,7 +130,12 @@ class MySqlSource:
 
     def connect(self, start: Frontier, bound: Bound) -> BinlogSubscription:
         """Return a subscription from a position on. See `BinlogSubscription` for what it raises."""
-        return BinlogSubscription(self.setup, start, bound)
+        return self.connect_alone(start, bound, lambda: None)
+
+    def connect_alone(self, start: Frontier, bound: Bound, confirm: Callable[[], None]) -> BinlogSubscription:
+        """Return a subscription whose driver alone writes to the folder from now on: see `database.writing`."""
+        setup = self.setup
+        return BinlogSubscription(replace(setup, folder=setup.folder.taken_over(confirm)), start, bound)
 
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of chunks. A change with a value that has no place in its column is a bad record."""

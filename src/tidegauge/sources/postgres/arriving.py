@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -158,7 +159,7 @@ class ArrivingTables:
         reader.server.beside("later rows", lambda: self._read(reading))
 
     def _folder(self, rows: RowsUnderWay) -> SourceFolder:
-        return SourceFolder(str(self._later.files / rows.files))
+        return replace(self._later.folder, path=str(self._later.files / rows.files))
 
     @property
     def _going_on(self) -> RowsUnderWay | None:

@@ -27,7 +27,8 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -68,9 +69,10 @@ class FoundProgress:
 
 @dataclass(frozen=True, slots=True)
 class RowsProgress:
-    """The file, in a folder. Its methods may be called by several threads."""
+    """The file, in a folder. Its methods may be called by several threads. changing: holds it for a change."""
 
     folder: Path
+    changing: Callable[[], AbstractContextManager[None]] = field(default=nullcontext, compare=False)
     _lock: Any = field(default_factory=threading.Lock, compare=False)
 
     def begin(self, since: int) -> None:
@@ -118,9 +120,10 @@ class RowsProgress:
         kept = {
             Path(one.file) for plan in self.found().plans.values() for found in plan.read.values() for one in found
         }
-        for path in self.folder.iterdir():
-            if path not in kept and path.name != _NAME:
-                path.unlink(missing_ok=True)
+        with self.changing():
+            for path in self.folder.iterdir():
+                if path not in kept and path.name != _NAME:
+                    path.unlink(missing_ok=True)
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
@@ -139,7 +142,7 @@ class RowsProgress:
 
     def _append(self, said: Mapping[str, Any]) -> None:
         """Write a line. It begins with a line's end, in case the last one was cut off."""
-        with self._lock, (self.folder / _NAME).open("ab") as file:
+        with self._lock, self.changing(), (self.folder / _NAME).open("ab") as file:
             file.write(b"\n" + json.dumps(said).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

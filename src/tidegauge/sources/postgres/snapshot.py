@@ -122,7 +122,7 @@ class SnapshotReading:
         self.shapes: dict[str, str] = {}
         self.partitions: dict[str, KnownPartitions | None] = {}
         self._task: Final = task
-        self._progress: Final = RowsProgress(task.folder.snapshot)
+        self._progress: Final = RowsProgress(task.folder.snapshot, task.folder.changing)
         self._plans: dict[str, RangesPlan] = {}
         self._by_key: Final[dict[str, list[SnapshotPiece]]] = {}
         self._stopped: Final = threading.Event()

@@ -13,7 +13,7 @@ and tables are never changed, and its slot alone is made.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -165,7 +165,13 @@ class PostgresSource:
 
     def connect(self, start: Frontier, bound: Bound) -> Replication:
         """Return a subscription from a place in the log on. See `Replication` for what it raises."""
-        return Replication(replace(self.setup, columns=self.followed(bound.schema)), start, bound)
+        return self.connect_alone(start, bound, lambda: None)
+
+    def connect_alone(self, start: Frontier, bound: Bound, confirm: Callable[[], None]) -> Replication:
+        """Return a subscription whose driver alone writes to the folder from now on: see `database.writing`."""
+        setup = self.setup
+        folder, columns = setup.folder.taken_over(confirm), self.followed(bound.schema)
+        return Replication(replace(setup, columns=columns, folder=folder), start, bound)
 
     def held_back(self) -> HeldBack | None:
         """Return how much of the log the slot keeps, None where there is no slot, or it is lost. Asks the server."""

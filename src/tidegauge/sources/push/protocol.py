@@ -22,7 +22,7 @@ exception ends the flow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -147,6 +147,18 @@ class PushSource(Protocol):
         Should give up after some seconds, with a transient error. Raises `Definite` when upstream no longer has
         `start`; `StartForgotten` says so with the numbers. bound: the durable knowledge about the source. Where
         upstream does not say its end, this is the place to ask whether it still has everything before `start`.
+        """
+        ...
+
+
+@runtime_checkable
+class ConnectsAlone(Protocol):
+    """A push source that keeps notes of its own: a driver that has lost its lease must not write them any more."""
+
+    def connect_alone(self, start: Frontier, bound: Bound, confirm: Callable[[], None]) -> Subscription:
+        """Return a subscription as `connect` does. From now on nothing that an earlier one notes counts.
+
+        confirm: raises where the driver has lost its lease. What it raises ends the run.
         """
         ...
 

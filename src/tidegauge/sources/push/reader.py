@@ -44,7 +44,7 @@ from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer
 from tidegauge.sources.push.law import AT_ONCE, lawful, still_there
 from tidegauge.sources.push.pieces import MEMORY, Pieces
-from tidegauge.sources.push.protocol import DecodedLater, Received, Subscription
+from tidegauge.sources.push.protocol import ConnectsAlone, DecodedLater, Received, Subscription
 from tidegauge.sources.push.source import PushedSource, StreamRows, joined_columns
 from tidegauge.sources.reader import Owed
 from tidegauge.sources.sweep import backoff
@@ -255,8 +255,7 @@ class PushReader:
         if limit:
             setup.pieces.relieve()  # first: what comes next needs the memory
         if self._subscription is None:
-            subscription = setup.source.source.connect(self.reached, bound)
-            self._subscription = subscription
+            subscription = self._subscription = self._connection(bound)
             known, found = bound.identity or self.identity, subscription.identity
             if known and found and known != found:
                 raise UpstreamRecreated(source=setup.name, known=known, found=found)
@@ -270,6 +269,12 @@ class PushReader:
                 refused = error
         received = self._subscription.receive(limit, WAIT) if limit else None
         return _Done(received, told=owed is not None, refused=refused)
+
+    def _connection(self, bound: Bound) -> Subscription:
+        source, confirm = self.setup.source.source, self.setup.confirm
+        if isinstance(source, ConnectsAlone):
+            return source.connect_alone(self.reached, bound, confirm)
+        return source.connect(self.reached, bound)
 
     def _hear(self, call: Future[_Done], output: OperatorOutput) -> None:
         """Take in what a call came to."""

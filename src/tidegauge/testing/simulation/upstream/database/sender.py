@@ -354,7 +354,8 @@ class SimulatedReading:
         self._work.close()
 
     def _steps(self) -> Generator[None, None, None]:
-        task, progress = self._task, RowsProgress(self._task.folder.snapshot)
+        task = self._task
+        progress = RowsProgress(task.folder.snapshot, task.folder.changing)
         if task.at == task.since:
             task.folder.clear_snapshot()
             progress.begin(task.since)

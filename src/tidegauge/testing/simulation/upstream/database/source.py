@@ -92,9 +92,18 @@ class SimulatedPostgres:
 
     def connect(self, start: Frontier, bound: Bound) -> MetSubscription:
         """Return a subscription from a place in the log on."""
-        columns = self.here.followed(bound.schema)
-        setup = replace(self.here.setup, server=self.server, spill=self.spill, columns=columns)
-        return MetSubscription(self.server, lambda: Replication(setup, start, bound))
+        return self.connect_alone(start, bound, lambda: None)
+
+    def connect_alone(self, start: Frontier, bound: Bound, confirm: Callable[[], None]) -> MetSubscription:
+        """Return a subscription whose driver alone writes to the folder from now on."""
+        setup = replace(
+            self.here.setup, server=self.server, spill=self.spill, columns=self.here.followed(bound.schema)
+        )
+
+        def begin() -> Replication:
+            return Replication(replace(setup, folder=setup.folder.taken_over(confirm)), start, bound)
+
+        return MetSubscription(self.server, begin)
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ class SimulatedMySql:
 
     user: MySqlSource
     server: MetServer = field(compare=False, repr=False)
-    follow: Callable[[Frontier, Bound], Subscription] = field(compare=False, repr=False)
+    follow: Callable[[Frontier, Bound, Callable[[], None]], Subscription] = field(compare=False, repr=False)
 
     @property
     def unit(self) -> str:
@@ -131,7 +140,11 @@ class SimulatedMySql:
 
     def connect(self, start: Frontier, bound: Bound) -> MetSubscription:
         """Return a subscription from a place in the log on."""
-        return MetSubscription(self.server, lambda: self.follow(start, bound))
+        return self.connect_alone(start, bound, lambda: None)
+
+    def connect_alone(self, start: Frontier, bound: Bound, confirm: Callable[[], None]) -> MetSubscription:
+        """Return a subscription whose driver alone writes to the folder from now on."""
+        return MetSubscription(self.server, lambda: self.follow(start, bound, confirm))
 
 
 def over_postgres(
@@ -151,8 +164,12 @@ def over_mysql(
 ) -> SimulatedMySql:
     """Return what stands in for a source, as `over_postgres` does. spill: of each table."""
     filed = FILED_FROM if spill is None else spill
-    setup = replace(user.setup, server=server, folder=folder, filed=filed)
-    return SimulatedMySql(user, server, lambda start, bound: BinlogSubscription(setup, start, bound))
+    setup = replace(user.setup, server=server, filed=filed)
+
+    def follow(start: Frontier, bound: Bound, confirm: Callable[[], None]) -> BinlogSubscription:
+        return BinlogSubscription(replace(setup, folder=folder.taken_over(confirm)), start, bound)
+
+    return SimulatedMySql(user, server, follow)
 
 
 class MetSubscription:
