@@ -24,13 +24,15 @@ def _nobody(_frontier: Frontier) -> None:
 @dataclass
 class Well:
     """Upstream. records: of each partition, `(stream, n)`. cuts: how many records the next calls give of each
-    partition; below 0 the connection breaks. starts: where connections began. tells: whether it tells its end."""
+    partition; below 0 the connection breaks. starts: where connections began. tells: whether it tells its end.
+    waits: for how many seconds calls might wait."""
 
     records: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     oldest: dict[str, int] = field(default_factory=dict)
     cuts: deque[int] = field(default_factory=deque)
     starts: list[Frontier] = field(default_factory=list)
     told: list[Frontier] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
     witness: Callable[[Frontier], None] = _nobody
     identity: str = "well"
     tells: bool = True
@@ -96,6 +98,7 @@ class Pipe:
 
     def receive(self, limit: int, seconds: float) -> Received | None:
         self._meet()
+        self.well.waits.append(seconds)
         many = self.well.cuts.popleft() if self.well.cuts else limit
         if many < 0:
             raise ConnectionResetError("the pipe burst")

@@ -81,11 +81,12 @@ class Pushing:
         spawn: Spawn,
         going: Callable[[], bool],
         taking_on: Collection[str] = (),
+        hurry: Callable[[], object] | None = None,
     ) -> None:
         """Build the reader of each source in a scope of its own.
 
         live: the sources that are asked how far they are. limits: the epochs at which outputs end. taking_on: the
-        sources whose further columns outputs take on.
+        sources whose further columns outputs take on. hurry: see `PushSetup`.
         """
         for name, kept in self.pieces.items():
             uppers = self._uppers(flow, name)
@@ -110,6 +111,7 @@ class Pushing:
                     left_behind=partial(self._leave, flow, name),
                     takes_on=name in taking_on,
                     passed_over=flow.passed_over.get(name),
+                    hurry=hurry,
                 )
             )
             with worker.dataflow(f"{flow.spec.name}/{name}", order=GAUGE) as scope:

@@ -152,7 +152,17 @@ def render(
                 spawn=tell,
             ).capture(answers, progress=False)
 
-    pushing.connect(worker, flow, live=live, limits=limits, env=env, spawn=spawn, going=ticking, taking_on=taking_on)
+    pushing.connect(
+        worker,
+        flow,
+        live=live,
+        limits=limits,
+        env=env,
+        spawn=spawn,
+        going=ticking,
+        taking_on=taking_on,
+        hurry=None if service else requests.ask,
+    )
     acknowledgements |= pushing.acknowledgements
 
     with worker.dataflow(spec.name, order=INT) as scope:

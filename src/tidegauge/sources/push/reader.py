@@ -5,6 +5,9 @@ that it has reached, so the scope's own frontier says which records have come, a
 said that it is sealed (law 5). One call at a time runs beside the worker: it connects where there is no connection,
 acknowledges, and receives. The reader asks for no more than there is room for.
 
+A run that ends when it has caught up loses no time at its end: once everything up to upstream's end has come, the
+reader asks for the look that binds it, and further calls wait for next to nothing (`hurry`).
+
 A connection that breaks costs no record and doubles none, because each receipt ends at a frontier: the next
 connection begins there. What upstream was told last may not have come to it: the next connection tells it again.
 
@@ -63,6 +66,8 @@ STEADY: Final = 10.0
 """Seconds after which a connection that gave nothing counts as a good one: delays begin anew after it."""
 _PAUSE: Final = 0.02
 """Seconds between two calls when the first had nothing."""
+_BRIEFLY: Final = 0.02
+"""Seconds that one call waits for news where a run is about to end: acknowledgements, and the end, wait for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +78,8 @@ class PushSetup:
     bound; otherwise the source is read up to the bound frontier. confirm: raises when this driver is no longer to
     acknowledge. going: whether to receive anything. left_behind: hears that upstream no longer has `start`, and says
     whether other outputs go on without those that lack it; the reader is over then. takes_on: whether
-    outputs take further columns on. passed_over: those that were found before, where some are not taken on.
+    outputs take further columns on. passed_over: those that were found before, where some are not taken on. hurry:
+    asks for a look at once; None where the run goes on when it has caught up.
     """
 
     name: str
@@ -91,6 +97,7 @@ class PushSetup:
     left_behind: Callable[[TidegaugeError], bool]
     takes_on: bool = False
     passed_over: pa.Schema | None = None
+    hurry: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +227,11 @@ class PushReader:
         if not limit and owed is None:
             return
         bound = setup.bound()
+        seconds = _BRIEFLY if self._current and setup.hurry is not None else WAIT
         self._asking, self._called_at = limit > 0, now
         if self._subscription is None:
             self._joined_at = now
-        self._call = setup.spawn(lambda: self._work(bound, limit, owed))
+        self._call = setup.spawn(lambda: self._work(bound, limit, seconds, owed))
         self._call.add_done_callback(lambda _call: self._wake.activate())
 
     def _limit(self) -> int:
@@ -249,7 +257,7 @@ class PushReader:
             return ""
         return f"{room.held - self._granted} records wait for their epoch: nothing is received until they have it"
 
-    def _work(self, bound: Bound, limit: int, owed: Frontier | None) -> _Done:
+    def _work(self, bound: Bound, limit: int, seconds: float, owed: Frontier | None) -> _Done:
         """Connect, acknowledge and receive, as far as each is due. Runs beside the worker."""
         setup = self.setup
         if limit:
@@ -267,7 +275,7 @@ class PushReader:
                     self._subscription.acknowledge(owed)
             except (OSError, Transient) as error:
                 refused = error
-        received = self._subscription.receive(limit, WAIT) if limit else None
+        received = self._subscription.receive(limit, seconds) if limit else None
         return _Done(received, told=owed is not None, refused=refused)
 
     def _connection(self, bound: Bound) -> Subscription:
@@ -310,12 +318,15 @@ class PushReader:
             self.identity = self._subscription.identity
             self._connected = True
         self._told(done)
+        behind = not self._current
         if done.received is not None:
             self._give(done.received, output)
         elif self._asking:
             self._current = not self._awaits and (self.end is None or self.end.less_equal(self.reached))
             self._call_at = setup.env.monotonic() + _PAUSE
             self._activator.activate_after(_PAUSE)
+        if self._current and behind and setup.hurry is not None:
+            setup.hurry()
 
     def _leaves_behind(self, error: Exception) -> bool:
         """Whether the flow goes on without the outputs that need `start`: then this reader has nothing to do."""
