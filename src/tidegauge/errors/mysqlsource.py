@@ -1,4 +1,4 @@
-"""TG-0332 to TG-0348, TG-0961: MariaDB and MySQL as sources: their servers, logs and tables, and their changes.
+"""TG-0332 to TG-0348, TG-0961, TG-0963: MariaDB and MySQL as sources: servers, logs, tables, and their changes.
 
 >>> print(BinlogPurged(source="the database db", needed="3-20", found="it begins after 3-30", said="purged"))
 TG-0338: the log of the database db no longer has what the flow needs, from 3-20 on: it begins after 3-30 (purged)
@@ -26,6 +26,7 @@ __all__ = [
     "BinlogTableUnfit",
     "BinlogUnfit",
     "BinlogValueUnfit",
+    "FirstRowsOutdated",
 ]
 
 _OVER = (
@@ -155,6 +156,15 @@ class BinlogRowsUntold(Definite):
         "settings for a while"
     )
     remedy = _OVER
+
+
+class FirstRowsOutdated(Transient):
+    """First rows of a table that became another one while they were read."""
+
+    code = "TG-0963"
+    what = "first rows of {source} have to be read anew: {detail}"
+    cause = "a table was emptied, altered, dropped or renamed while they were read"
+    remedy = "nothing: the flow reads them again by itself; tables that have theirs go on"
 
 
 class BinlogValueUnfit(TidegaugeError):

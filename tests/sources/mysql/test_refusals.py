@@ -278,21 +278,6 @@ def test_another_server_under_the_same_address(own_mariadb: MariaDb, tmp_path: P
     refused(shop, "TG-0554", "server 58")
 
 
-def test_a_table_that_is_added_or_taken_out_is_refused_by_name_and_nothing_is_lost(shop: Store) -> None:
-    shop.table("orders", "id int PRIMARY KEY")
-    shop.do("INSERT INTO orders VALUES (1)")
-    shop.catch_up()
-    shop.table("later", "id int PRIMARY KEY")
-    shop.do("INSERT INTO later VALUES (1)", "INSERT INTO orders VALUES (2)")
-    refused(shop, "TG-0212", "later: new", "give the source a new name")
-    assert [row["id"] for row in shop.held(shop.flow(), "orders")] == [1]
-    shop.tables = {"users": "id"}
-    refused(shop, "TG-0212", "orders: gone")
-    shop.tables = {"users": "id", "orders": "id"}
-    shop.do("INSERT INTO orders VALUES (3)")
-    assert [row["id"] for row in shop.held(shop.catch_up(), "orders")] == [1, 2, 3]
-
-
 def test_an_output_that_is_added_later_has_no_first_rows(shop: Store) -> None:
     shop.catch_up()
     folder = SourceFolder(str(shop.root / "my" / "store" / "db"))

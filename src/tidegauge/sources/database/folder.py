@@ -5,7 +5,7 @@
     told.json      how far the server was told that everything is durable
     witness.json   of PostgreSQL: the last transaction before that
     marks.json     of MariaDB: the same
-    later.json     of PostgreSQL: the tables that came later, whose rows are in later/, and those that were taken out
+    later.json     the tables that came later, whose rows are in later/, and those that were taken out
     writer.json    which connection may write: see `writing`
     snapshot/      the rows as they were at that place, as text
     spill/         large transactions that wait for their epoch
@@ -77,8 +77,8 @@ class LogBeginning:
     source. point: the place in the log, where the snapshot is, 0 while both are being made. at: when that was, in
     microseconds since 1970.
 
-    pieces, shapes: of the snapshot, by stream. done: every output has it, and its files are gone. oids: the server's
-    numbers of the tables.
+    pieces, shapes: of the snapshot, by stream. done: every output has it, and its files are gone. oids: the tables
+    with which it began, with the server's numbers of them, 0 where it has none.
     """
 
     begins: str

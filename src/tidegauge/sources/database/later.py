@@ -42,8 +42,10 @@ _ONE_AT_A_TIME: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class JoinedTable:
-    """A table that came later. oid: the server's number. at: when its rows were read, in microseconds since 1970.
-    files: the folder of these. done: every output has them, and they are gone."""
+    """A table that came later. oid: the server's number, 0 where it has none. at: when its rows were read, in
+    microseconds since 1970. files: the folder of these. done: every output has them, and they are gone.
+
+    upto, aside: of a MySQL, the place up to which changes come with the first rows, and the pieces that have them."""
 
     table: str
     stream: str
@@ -55,11 +57,13 @@ class JoinedTable:
     pieces: tuple[SnapshotPiece, ...]
     files: str
     done: bool = False
+    upto: int = 0
+    aside: tuple[SnapshotPiece, ...] = ()
 
     @property
     def whole(self) -> bool:
         """Whether its files are there."""
-        return all(one.there for one in self.pieces)
+        return all(one.there for one in (*self.pieces, *self.aside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,11 @@ class LaterTables:
 
         coming: whether chunks of tables that have not joined are set aside.
         """
-        over = {name: replace(one, pieces=(), done=True) for name, one in self.joined.items() if one.place <= before}
+        over = {
+            name: replace(one, pieces=(), aside=(), done=True)
+            for name, one in self.joined.items()
+            if one.place <= before
+        }
         if any(not self.joined[name].done for name in over):
             self.join(over.values())
             self.tidy(coming=coming)
@@ -199,4 +207,5 @@ def _noted(folder: SourceFolder) -> dict[str, Any]:
 
 
 def _joined(said: dict[str, Any]) -> JoinedTable:
-    return JoinedTable(**{**said, "pieces": tuple(SnapshotPiece(**one) for one in said["pieces"])})
+    pieces = {name: tuple(SnapshotPiece(**one) for one in said.get(name, ())) for name in ("pieces", "aside")}
+    return JoinedTable(**{**said, **pieces})

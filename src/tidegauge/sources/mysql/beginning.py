@@ -18,7 +18,7 @@ True
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -62,8 +62,9 @@ def with_ended(record: LogBeginning, ended: Mapping[str, RowsChunk]) -> LogBegin
     return replace(record, shapes={**shapes, **record.shapes})
 
 
-def first_rows(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:
-    """Return the pieces of the first rows, at their last transaction, and the ends of tables gone by then."""
+def first_rows(record: LogBeginning, streams: Collection[str]) -> list[tuple[str, pa.RecordBatch]]:
+    """Return the pieces of the first rows of streams, at their last transaction, and the ends of tables gone by
+    then."""
     place = record.shapes["domain"], record.point - 1, record.at
     found = []
     for stream, pieces in record.pieces.items():
@@ -74,7 +75,7 @@ def first_rows(record: LogBeginning) -> list[tuple[str, pa.RecordBatch]]:
         said = json.loads(text)
         if (said["domain"], said["sequence"]) == place[:2]:
             found.append((stream, batch_of([ending(place, ENDED, detail=said["detail"])])))
-    return found
+    return [one for one in found if one[0] in streams]
 
 
 def _noted(record: LogBeginning | None, kind: str) -> list[tuple[str, str]]:

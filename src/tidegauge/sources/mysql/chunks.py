@@ -9,8 +9,10 @@ A chunk holds the images of rows as they came, or says where in a file they are;
     EMPTIED    the table was emptied
     ENDED      why the table is no longer the one that was declared
     UNTOLD     why its rows cannot be followed
+    KEPT       chunks that waited: a stream of Arrow, in a file or with it. They have their own places, and are of the
+               epoch of this one's
 
-What the last three say is JSON: the evidence of an error, which ends the outputs of this table alone.
+What those three say is JSON: the evidence of an error, which ends the outputs of this table alone.
 
 `_sequence` tells the order: the number of the transaction, and how many bytes of changes came before within it.
 
@@ -24,7 +26,7 @@ Invariant: the rows of chunks depend on the log alone, not on how it was cut int
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,10 +52,24 @@ from tidegauge.sources.mysql.shapes import LoggedTable, ShapeColumn
 from tidegauge.sources.mysql.snapshot import rows_of
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["EMPTIED", "ENDED", "FILED", "INDEX", "SNAPSHOT", "UNTOLD", "RowsChunk", "batch_of", "decoded", "ending"]
+__all__ = [
+    "EMPTIED",
+    "ENDED",
+    "ENDS",
+    "FILED",
+    "INDEX",
+    "KEPT",
+    "SNAPSHOT",
+    "UNTOLD",
+    "RowsChunk",
+    "batch_of",
+    "decoded",
+    "ending",
+    "streamed",
+]
 
-FILED, SNAPSHOT, EMPTIED, ENDED, UNTOLD = range(1, 6)
-_ENDS: Final = {EMPTIED: BinlogTableTruncated, ENDED: BinlogTableChanged, UNTOLD: BinlogRowsUntold}
+FILED, SNAPSHOT, EMPTIED, ENDED, UNTOLD, KEPT = range(1, 7)
+ENDS: Final = {EMPTIED: BinlogTableTruncated, ENDED: BinlogTableChanged, UNTOLD: BinlogRowsUntold}
 INDEX: Final = np.dtype([("before", "<u8"), ("size", "<u4"), ("done", "u1")])
 """Of each event of a chunk: bytes of changes before it, its bytes, and the operation."""
 _SCHEMA: Final = pa.schema(
@@ -125,8 +141,11 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
     over: BinlogTableChanged | BinlogTableTruncated | BinlogRowsUntold | None = None
     for kind, shape, run in runs(records):
         try:
-            if kind in _ENDS:
-                raise _ENDS[kind](table=table, **json.loads(run["_data"][0].as_py()))
+            if kind == KEPT:
+                parts += [decoded(one, columns, table, on_bad_record) for one in _kept(run)]
+                continue
+            if kind in ENDS:
+                raise ENDS[kind](table=table, **json.loads(run["_data"][0].as_py()))
             if kind == SNAPSHOT:
                 made, bad, of = _first_rows(run, wanted, table)
             else:
@@ -145,6 +164,21 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
     if over is not None:
         raise over
     return joined(parts, columns)
+
+
+def streamed(chunks: Sequence[RowsChunk]) -> bytes:
+    """Return chunks of one stream as the bytes that a KEPT one has."""
+    sink, batch = pa.BufferOutputStream(), batch_of(chunks)
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _kept(record: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the chunks that a chunk has. Raises `PieceUnreadable`."""
+    data = filed(record) if record["_file"][0].as_py() else record["_data"][0].as_py()
+    with pa.ipc.open_stream(data) as stream:
+        yield from stream
 
 
 _Bad = list[tuple[int, bytes, BinlogValueUnfit]]

@@ -9,6 +9,8 @@ A transaction that grows beyond `filed` bytes in a table is written to files as 
 Where one table can no longer be followed, a chunk of its stream says so, in the place of the transaction, and the
 others go on. Rows that name their columns go on after it.
 
+The chunks of a table that was added are set aside (`aside`) until it joins. See `joining`.
+
 Invariants. Only an end that commits gives chunks, all of them together, and `end` for tables that the log does not
 tell of. `reached` is the next transaction of each domain. What the log does not tell row by row, of tables that
 nobody knows, raises `BinlogUnfit`; nothing is skipped.
@@ -25,8 +27,10 @@ from typing import Final
 import numpy as np
 
 from tidegauge.errors.mysqlsource import BinlogBroken, BinlogTableChanged, BinlogUnfit
+from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.records import INLINE
 from tidegauge.sources.mysql import events
+from tidegauge.sources.mysql.aside import ChunksAside
 from tidegauge.sources.mysql.catalogued import named
 from tidegauge.sources.mysql.chunks import EMPTIED, ENDED, FILED, INDEX, UNTOLD, RowsChunk, ending
 from tidegauge.sources.mysql.events import HEADER, Gtid
@@ -104,7 +108,9 @@ class EventGathering:
         self._charsets: Final = charsets
         self._write: Final = write
         self._filed: Final = filed
-        self._known: Final = tables
+        self._known: Final = None if tables is None else dict(tables)
+        self.aside: Final = ChunksAside()
+        """Those of streams that have not joined."""
         self.over: Final = dict(over or {})
         """The streams whose columns are not known any more, with why."""
         self.ended: Final[dict[str, RowsChunk]] = {}
@@ -127,6 +133,34 @@ class EventGathering:
         found, self._whole = self._whole, {}
         self.size = 0
         return found
+
+    def expect(self, stream: str, table: LoggedTable | None) -> None:
+        """Set aside the chunks of a stream, from the transactions on that are not in `seen`.
+
+        table: its columns by their places, where the log does not name them.
+        """
+        self.aside.expect(stream)
+        self._know(stream, table)
+
+    def join(self, stream: str, table: LoggedTable | None) -> None:
+        """Give the chunks of a stream from here on, as those of all others. table: see `expect`."""
+        self.aside.join(stream)
+        self._know(stream, table)
+
+    def _know(self, stream: str, table: LoggedTable | None) -> None:
+        if self._known is not None and table is not None:
+            self._known[stream] = table
+            self._shapes.clear()
+
+    @property
+    def seen(self) -> Frontier:
+        """The next transaction of each domain: nothing of these has come."""
+        under_way = {} if self._gtid is None else {self._gtid.domain: self._gtid.sequence + 1}
+        return Frontier({**self.reached, **under_way})
+
+    def _passes(self, gtid: Gtid, stream: str) -> bool:
+        """Whether nobody wants what a transaction does to the table of a stream."""
+        return self.aside.passes(stream, gtid.sequence if gtid.domain == self._domain else self.reached[self._domain])
 
     def end(self, stream: str, detail: str) -> None:
         """End a stream after the last transaction of the domain: its table is gone, or another one, by now."""
@@ -191,6 +225,8 @@ class EventGathering:
         """Return a followed table."""
         if stream in self.over:
             return _KnownTable(stream, changed=self.over[stream])
+        if self._known is not None and stream not in self._known:  # one that is yet to join
+            return _KnownTable(stream, changed="its columns are not known")
         try:
             names = None if self._known is None else partial(named, self._known[stream])
             shape = shape_of(event, self._charsets, names, mysql="-" in self._domain)
@@ -210,7 +246,7 @@ class EventGathering:
             raise BinlogBroken(event="rows", problem="it stands in no transaction, or its table was not described")
         before = self._bytes
         self._bytes += len(event)
-        if not table.stream:
+        if not table.stream or self._passes(gtid, table.stream):
             return
         if self._bytes > _MOST:
             raise self._unfit(f"it has more than {_MOST} bytes of changes")
@@ -286,6 +322,8 @@ class EventGathering:
         if found.kind == "unseen":
             raise self._unfit(f"it is in the log as a statement, without its rows: {shown}")
         for stream in (self._streams[one] for one in found.tables):
+            if self._passes(gtid, stream):
+                continue
             if found.kind == "emptied":
                 self._stop(stream, EMPTIED, gtid=str(gtid), statement=shown)
             else:
@@ -314,6 +352,8 @@ class EventGathering:
         for stream in list(self._pending):
             self._cut(stream)
         for stream, chunks in self._open.items():
+            if self.aside.takes(stream, chunks):
+                continue
             self._whole.setdefault(stream, []).extend(chunks)
             self.size += sum(len(one.data) for one in chunks)
             for chunk in (one for one in chunks if one.kind == ENDED):

@@ -10,7 +10,8 @@ alone, and not on who gave them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -80,6 +81,10 @@ class BinlogServer(Protocol):
         """Lend a transaction that sees the tables of this instant."""
         ...
 
+    def beside(self, name: str, work: Callable[[], object]) -> None:
+        """Begin work beside the stream. name: for people."""
+        ...
+
     @property
     def clock(self) -> ServerClock:
         """The time that passes while it answers."""
@@ -125,3 +130,7 @@ class DistantBinlogServer:
     ) -> AbstractContextManager[FirstRowsTransaction]:
         """Lend the transaction."""
         return rows_transaction(self.place, kind, names)
+
+    def beside(self, name: str, work: Callable[[], object]) -> None:
+        """Begin it in a thread."""
+        threading.Thread(target=work, name=name, daemon=True).start()

@@ -43,7 +43,8 @@ class ServerKind:
     """A kind. position, partition, number: the variables with the transactions that are in the log, with the
     partition of those that the server makes itself, and with what tells it from others.
 
-    wanted: what variables must be, and how they become it. named: whether the log names columns.
+    wanted: what variables must be, and how they become it. named: whether the log names columns. joins: the partition
+    that counts how often tables joined that were added to a source: no server is to have it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ServerKind:
     number: str
     wanted: Mapping[str, tuple[str, str]]
     named: bool
+    joins: str
 
     @property
     def by_sets(self) -> bool:
@@ -89,6 +91,7 @@ MARIADB_SERVER: Final = ServerKind(
         "log_bin_compress": ("0", "SET GLOBAL log_bin_compress = OFF"),
     },
     named=True,
+    joins=str(2**32 - 1),
 )
 MYSQL_SERVER: Final = ServerKind(
     "MySQL 5.6",
@@ -101,6 +104,7 @@ MYSQL_SERVER: Final = ServerKind(
         "gtid_mode": ("1", "start the server with --gtid-mode=ON --enforce-gtid-consistency --log-slave-updates"),
     },
     named=False,
+    joins="ffffffff-ffff-ffff-ffff-ffffffffffff",
 )
 MYSQL8_SERVER: Final = replace(
     MYSQL_SERVER,

@@ -21,6 +21,7 @@ from tidegauge.errors.mysqlsource import (
     BinlogRightMissing,
     BinlogServerAway,
     BinlogServerUnfit,
+    FirstRowsOutdated,
 )
 from tidegauge.errors.redaction import Redaction
 from tidegauge.lazy import library
@@ -41,6 +42,8 @@ _SHOWN: Final = 400
 _LOGIN: Final = frozenset({1044, 1045, 1049, 1698, 1820, 1862, 2026, 2059, 2061, 3118, 3159, 4151})
 """Passwords that are wrong or have expired, locked users, ways to log in, and TLS that one side alone wants."""
 _RIGHT: Final = frozenset({1142, 1143, 1227})
+_OTHER_TABLE: Final = 1412
+"""A transaction sees a table no more that was altered since it began."""
 GRANT: Final = (
     "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO ... (on MySQL: REPLICATION SLAVE, REPLICATION CLIENT, "
     "RELOAD); GRANT SELECT ON the tables TO ..."
@@ -148,6 +151,8 @@ def error_of(source: str, number: int, detail: str, needed: str = "", found: str
         return BinlogLoginRefused(source=source, detail=detail)
     if number == 1236 and needed and ("purged" in detail or "GTID" in detail):
         return BinlogPurged(source=source, needed=needed, found=found, said=detail)
+    if number == _OTHER_TABLE:
+        return FirstRowsOutdated(source=source, detail=detail)
     if number == 1381:
         remedy = "start the server with --log-bin"
         return BinlogServerUnfit(source=source, detail="its binary log is off", remedy=remedy)

@@ -33,14 +33,17 @@ from tidegauge.sources.database.declaring import (
     stream_columns,
 )
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.later import joined_places
 from tidegauge.sources.database.records import filed_bytes
 from tidegauge.sources.mysql.address import ServerAddress, address_of
 from tidegauge.sources.mysql.catalog import check_server, columns_of, look
 from tidegauge.sources.mysql.chunks import decoded
+from tidegauge.sources.mysql.followed import BinlogSetup
+from tidegauge.sources.mysql.joining import began_with
 from tidegauge.sources.mysql.server import DistantBinlogServer
 from tidegauge.sources.mysql.servers import MARIADB_SERVER, ServerKind, kind_named
 from tidegauge.sources.mysql.sessions import ServerPlace, session
-from tidegauge.sources.mysql.subscription import BinlogSetup, BinlogSubscription
+from tidegauge.sources.mysql.subscription import BinlogSubscription
 from tidegauge.sources.protocol import OnBadRecord
 
 __all__ = ["MySqlSource"]
@@ -128,6 +131,15 @@ class MySqlSource:
         }
         return said if self.password is None else {**said, "password": self.password}
 
+    def later(self) -> Mapping[str, Frontier | None]:
+        """Return the tables that came after the first rows of the others, with the positions where they join."""
+        record = self._folder.stream()
+        if record is None or not record.point or not record.oids:
+            return {}
+        places = joined_places(self._folder)
+        came = [stream for stream, name in self._names.items() if ".".join(name) not in record.oids]
+        return {stream: Frontier({self._kind.joins: places[stream]}) if stream in places else None for stream in came}
+
     def connect(self, start: Frontier, bound: Bound) -> BinlogSubscription:
         """Return a subscription from a position on. See `BinlogSubscription` for what it raises."""
         return self.connect_alone(start, bound, lambda: None)
@@ -166,7 +178,8 @@ class MySqlSource:
         return folder_of(self.folder, self.owner)
 
     def _columns(self) -> Mapping[str, pa.Schema]:
-        return first_declared(self._folder, [".".join(name) for name in self._names.values()], self._look)
+        names = [".".join(name) for name in self._names.values()]
+        return first_declared(self._folder, names, self._look)
 
     @property
     def _kind(self) -> ServerKind:
@@ -180,10 +193,15 @@ class MySqlSource:
             raise FolderDamaged(path=f"{self._folder.path}/{_SERVER}", detail=repr(error)) from None
 
     def _look(self) -> Mapping[str, pa.Schema]:
+        known = self._folder.columns()
+        fresh = [name for name in self._names.values() if known is None or ".".join(name) not in known]
         with session(self._place) as connection:
-            found = look(connection, list(self._names.values()))
+            found = look(connection, fresh)
         check_server(self._place.shown, found)
-        if self._folder.columns() is None:
+        record = None if known is None else self._folder.stream()
+        if known is not None and record is not None and (noted := began_with(record, known)) != record:
+            self._folder.keep_stream(noted)
+        if known is None:
             self._folder.note(_SERVER, {"clock": found.kind.clock.kind, "server": found.kind.name}, durable=True)
         return {str(table): columns_of(self._place.shown, table) for table in found.tables}
 

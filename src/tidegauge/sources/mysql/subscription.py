@@ -6,7 +6,7 @@
 
 A transaction is given whole, with all its tables, so an epoch has all of it or nothing. A table that is another one
 than was declared ends its own stream: where the log tells it, else once the log has come to where the server was
-looked at.
+looked at. The rows of a table that came later are read beside the stream, see `joining`.
 
 Invariant: the stream begins after the transactions that the frontier says, named as the server names them. So a
 server that no longer has the next ones says so; and one that has others in their places is seen by the last one that
@@ -15,9 +15,9 @@ the flow has, which is read once more (`proof`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -32,58 +32,31 @@ from tidegauge.errors.mysqlsource import (
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.database.folder import LogBeginning, SourceFolder
+from tidegauge.sources.database.folder import LogBeginning
 from tidegauge.sources.database.records import together
 from tidegauge.sources.mysql.beginning import first_rows, known_tables, unknown, with_ended
-from tidegauge.sources.mysql.catalog import ServerLook, changed, check_server
+from tidegauge.sources.mysql.catalog import FollowedTable
 from tidegauge.sources.mysql.catalogued import known_table
 from tidegauge.sources.mysql.chunks import ENDED, batch_of, ending
-from tidegauge.sources.mysql.gathering import FILED_FROM, EventGathering
+from tidegauge.sources.mysql.followed import BinlogSetup
+from tidegauge.sources.mysql.gathering import EventGathering
+from tidegauge.sources.mysql.joining import AddedTables, began_with
 from tidegauge.sources.mysql.marks import LogMark, LogMarks
 from tidegauge.sources.mysql.proof import LogProof
-from tidegauge.sources.mysql.server import BinlogServer
-from tidegauge.sources.mysql.servers import ServerKind, connect_state
+from tidegauge.sources.mysql.servers import connect_state
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
 from tidegauge.sources.push.protocol import Received
 
-__all__ = ["BinlogSetup", "BinlogSubscription"]
+__all__ = ["BinlogSubscription"]
 
 _BYTES: Final = 16 << 20
 """Bytes of changes from which on a call returns."""
 _IDLE: Final = 5.0
 """Seconds between two pieces of news that the log grew, but by nothing of these tables."""
+_LOOKS: Final = 10.0
+"""Seconds after which tables that have not joined are looked at again."""
 _PATIENCE: Final = 30.0
 """Seconds for the transaction that is read once more: the server looks through a file of its log for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class BinlogSetup:
-    """What a subscription works with. tables: database and name of the table of each stream. columns: as declared.
-
-    source: its name in the flow. kind: what the server was when it was looked at first. filed: bytes of a table's
-    changes in one transaction from which on they are written to files."""
-
-    server: BinlogServer
-    source: str
-    kind: ServerKind
-    tables: Mapping[str, tuple[str, str]]
-    columns: Mapping[str, pa.Schema]
-    folder: SourceFolder
-    filed: int = FILED_FROM
-
-    def look(self, *, begun: bool) -> tuple[ServerLook, dict[str, str]]:
-        """Look at the server, and raise what keeps it from being followed. Return as well the streams whose tables
-        are not those that were declared, with why.
-
-        begun: the first rows are there, so what else keeps a table from being followed is a change of it.
-        """
-        found = self.server.look(list(self.tables.values()))
-        check_server(self.server.shown, found)
-        others = {
-            stream: changed(self.server.shown, table, self.columns[str(table)], begun=begun)
-            for stream, table in zip(self.tables, found.tables, strict=True)
-        }
-        return found, {stream: why for stream, why in others.items() if why}
 
 
 class BinlogSubscription:
@@ -102,21 +75,32 @@ class BinlogSubscription:
         """The last transaction of the first rows, as the log had it when they were begun."""
         self._told_end = False
         self._given_to = start
-        self._given_at = setup.server.clock.monotonic()
+        self._given_at = self._looked_at = setup.server.clock.monotonic()
         self._log = setup.server.log()
         try:
             record = setup.folder.stream()
             read = record is not None and record.incarnation == bound.incarnation and record.point > 0
-            self._found, self._changed = setup.look(begun=read or bool(start))
+            self._found = setup.look()
             kind, settings = self._found.kind, self._found.settings
             if kind != setup.kind:
                 detail = f"it is {kind.name}, and the flow was begun with {setup.kind.name}"
                 remedy = "correct the address, or declare the source under another name, with other outputs"
                 raise BinlogServerUnfit(source=setup.server.shown, detail=detail, remedy=remedy)
-            self._end = self._changed_by = kind.end(setup.server.shown, settings)
+            self._changed_by = kind.end(setup.server.shown, settings)
             self.identity = kind.identity(settings)
             if bound.identity and bound.identity != self.identity:
                 raise UpstreamRecreated(source=setup.source, known=bound.identity, found=self.identity)
+            ours = record is not None and read and record.identity == self.identity
+            known = began_with(record, setup.names) if record is not None and ours else None
+            domain = self._domain(known)
+            self._joining = AddedTables(
+                setup, self.identity, bound.incarnation, known, domain, start, bound.frontier, self._changed_by
+            )
+            if known is not None and known != record:
+                setup.folder.keep_stream(known)
+            self._changed = setup.changed(self._found, begun=read or bool(start), awaited=self._joining.awaited)
+            self._joining.see(self._tables())
+            self._end = self._joining.end(self._changed_by)
             if start.less_equal(self._end) and bound.frontier.less_equal(self._end):  # else `end` tells of the loss
                 self._open(bound)
         except BaseException:
@@ -129,13 +113,15 @@ class BinlogSubscription:
         if not self._told_end:
             self._told_end = True
             self._given_at = self._server.clock.monotonic() - _IDLE
-            return Received((), self._start, self._end)
+            return self._received([], self._start)
+        self._look_again()
         if self._gathering is None or self._owed is not None:
             return self._first(until)
         return self._stream(self._gathering, limit, until)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Remove the files of rows that are durable now. The server keeps no place for us."""
+        self._joining.settle(frontier)
         record = self._setup.folder.stream()
         if self._gathering is None or (record is not None and not self._parsed(record.begins).less_equal(frontier)):
             return
@@ -150,6 +136,7 @@ class BinlogSubscription:
         with suppress(Exception):
             if self._reading is not None:
                 self._reading.steps.close()
+        self._joining.close()
         self._log.close()
 
     # Where the stream begins.
@@ -173,7 +160,7 @@ class BinlogSubscription:
         elif record is not None and record.point:
             if record.done:
                 raise BinlogPastFirstRows(source=setup.server.shown, gtid=record.begins)
-            if setup.folder.whole(record) and set(record.pieces) == set(setup.tables):
+            if setup.folder.whole(record) and set(record.pieces) >= set(setup.tables) - self._joining.late:
                 self._begin(self._parsed(record.begins), record)
                 self._owed = record
                 return
@@ -190,18 +177,21 @@ class BinlogSubscription:
 
     def _begin(self, frontier: Frontier, record: LogBeginning | None, *, fresh: bool = False) -> None:
         """Begin the stream, once its last transaction before is known to be the flow's. fresh: it has none yet."""
-        setup, domain = self._setup, self._domain(record)
+        setup, domain, position = self._setup, self._domain(record), frontier
+        frontier = self._joining.logged(position)
         before = frontier[domain]
         setup.folder.forget_spill(before)
         self._marks = LogMarks(setup.folder, self._incarnation, before=0 if fresh else before)
         streams = {table: stream for stream, table in setup.tables.items()}
         shown, charsets = setup.server.shown, self._found.charsets
-        self._given_to = frontier
+        self._given_to = position
         spill, named = setup.folder.spill, setup.kind.named
-        tables, over = (None, None) if named else (known_tables(record), unknown(record, setup.tables, frontier))
+        known = {**known_tables(record), **self._joining.shapes}
+        tables, over = (None, None) if named else (known, self._unknown(record, frontier))
         self._gathering = EventGathering(
             shown, streams, domain, frontier, charsets, spill, tables, over, filed=setup.filed
         )
+        self._joining.begin(self._gathering)
         mark = self._seen if fresh else self._marks.last
         earlier = Frontier({**frontier, domain: max(before - 1, 0) if mark is None else mark.sequence})
         try:
@@ -213,6 +203,10 @@ class BinlogSubscription:
             self._proof, self._log = None, setup.server.log()
             self._start_log(frontier, frontier)
             self._prove(self._gathering, None, needed=False)
+
+    def _unknown(self, record: LogBeginning | None, frontier: Frontier) -> Mapping[str, str]:
+        began = [stream for stream in self._setup.tables if stream not in self._joining.late]
+        return unknown(record, began, frontier)
 
     def _start_log(self, earlier: Frontier, frontier: Frontier) -> None:
         """Begin to receive the log from an earlier frontier on. Raises `BinlogPurged` where it does not have that."""
@@ -258,6 +252,7 @@ class BinlogSubscription:
 
     def _read(self) -> None:
         setup = self._setup
+        self._joining.forget()
         streams = {
             stream: (*table, setup.columns[".".join(table)])
             for stream, table in setup.tables.items()
@@ -301,7 +296,8 @@ class BinlogSubscription:
             at = self._server.clock.micros()
             shapes = {"domain": domain, **{f"table {one}": known_table(of).encoded() for one, of in tables.items()}}
             pieces = {**pieces, **dict.fromkeys(self._changed, ())}
-            record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, shapes)
+            oids = dict.fromkeys(setup.names, 0)
+            record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, shapes, oids=oids)
             gone = {one: ending((domain, point - 1, at), ENDED, detail=why) for one, why in self._changed.items()}
             record, self._changed = with_ended(record, gone), {}
             try:
@@ -319,12 +315,14 @@ class BinlogSubscription:
             return None
         frontier = self._parsed(found.begins)
         self._end = self._end.join(frontier)
-        return Received(tuple(first_rows(found)), frontier, self._end)
+        return self._received(first_rows(found, setup.tables), frontier)
 
     # The stream.
 
     def _stream(self, gathering: EventGathering, limit: int, until: float) -> Received | None:
         while True:
+            if self._joining.go_on(gathering):
+                return self._given(gathering)
             left = until - self._server.clock.monotonic()
             came = False
             for event in self._log.events(0 if gathering.chunks else min(max(left, 0), 0.1)):
@@ -333,7 +331,7 @@ class BinlogSubscription:
             if gathering.chunks and (not came or gathering.size >= _BYTES or gathering.chunks >= limit or left <= 0):
                 return self._given(gathering)
             if not came:
-                reached = Frontier(gathering.reached)
+                reached = self._joining.reached(Frontier(gathering.reached))
                 if reached != self._given_to and self._worth_telling(self._given_to, reached):
                     return self._given(gathering)
             if left <= 0:
@@ -345,9 +343,10 @@ class BinlogSubscription:
         return caught_up or self._server.clock.monotonic() - self._given_at >= _IDLE
 
     def _given(self, gathering: EventGathering) -> Received:
+        later = self._joining.given(gathering)
         self._end_changed(gathering)
         self._given_at = self._server.clock.monotonic()
-        reached = self._given_to = Frontier(gathering.reached)
+        reached = self._given_to = self._joining.reached(Frontier(gathering.reached))
         if gathering.last is not None:
             self._marks.given(gathering.last.mark)
             gathering.last = None
@@ -355,7 +354,22 @@ class BinlogSubscription:
         batches = [
             (stream, batch_of(run)) for stream, chunks in gathering.taken().items() for run in together(chunks)
         ]
-        return Received(tuple(batches), reached, self._end)
+        return self._received(later + batches, reached)
+
+    def _received(self, batches: Sequence[tuple[str, pa.RecordBatch]], reached: Frontier) -> Received:
+        """Return records, up to a position."""
+        joining = self._joining
+        return Received(tuple(batches), reached, self._end, awaits=bool(joining.awaited), hindered=joining.hindered)
+
+    def _tables(self) -> dict[str, FollowedTable]:
+        return dict(zip(self._setup.tables, self._found.tables, strict=True))
+
+    def _look_again(self) -> None:
+        """See now and then how the tables are that have not joined."""
+        if self._joining.awaited and self._server.clock.monotonic() - self._looked_at >= _LOOKS:
+            self._looked_at = self._server.clock.monotonic()
+            self._found = self._setup.look()
+            self._joining.see(self._tables())
 
     def _end_changed(self, gathering: EventGathering) -> None:
         """End the streams of tables that are others by now, though the log has not told it; note those that ended."""

@@ -1,0 +1,246 @@
+"""The tables of one connection that came later: which are on their way, and what they give where they join.
+
+The log may stand still when a table is ready, and its last transaction may be bound. So the rows of a table have a
+position of their own: a partition of the source's clock (`ServerKind.joins`) counts how often tables joined. It is
+bound with the transactions before, in one epoch.
+
+Invariant: what a table gives where it joins is durable (`later`) before it is given.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.mysqlsource import BinlogPastFirstRows, BinlogServerUnfit, BinlogSnapshotLost
+from tidegauge.errors.postgressource import TableTakenBack
+from tidegauge.errors.running import SourceUnreachable
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.database.folder import LogBeginning
+from tidegauge.sources.database.later import LaterTables
+from tidegauge.sources.mysql.arriving import TablesUnderWay, given_later
+from tidegauge.sources.mysql.catalog import FollowedTable
+from tidegauge.sources.mysql.followed import BinlogSetup
+from tidegauge.sources.mysql.gathering import EventGathering
+from tidegauge.sources.mysql.shapes import LoggedTable
+from tidegauge.sources.sweep import backoff
+
+__all__ = ["AddedTables", "began_with"]
+
+_log: Final = logging.getLogger(__name__)
+
+
+def began_with(record: LogBeginning, names: Collection[str]) -> LogBeginning:
+    """Return where a stream begins, with the tables with which it did: these, if an older version wrote it.
+
+    >>> began_with(LogBeginning("3-57-9", "server 57", 0, point=10), ["shop.orders"]).oids
+    {'shop.orders': 0}
+    """
+    if not record.point or record.oids:
+        return record
+    return replace(record, oids=dict.fromkeys(names, 0))
+
+
+class AddedTables:
+    """These tables. Its methods do not wait.
+
+    record: where the source began, None where that is not known. domain: whose transactions change the tables. start:
+    where the stream is to begin. bound: the bound frontier. there: how far the log goes.
+    """
+
+    def __init__(
+        self,
+        setup: BinlogSetup,
+        identity: str,
+        incarnation: int,
+        record: LogBeginning | None,
+        domain: str,
+        start: Frontier,
+        bound: Frontier,
+        there: Frontier,
+    ) -> None:
+        self._setup: Final = setup
+        self._domain: Final = domain
+        self._later: Final = LaterTables(setup.folder, identity, incarnation)
+        self._start: Final = start
+        self._joins: Final = "" if setup.kind.joins in there else setup.kind.joins
+        places = [one.place for one in self._later.joined.values()]
+        self._count = max(start[self._joins], bound[self._joins], *places)
+        self._given = start[self._joins]
+        self._arriving: TablesUnderWay | None = None
+        names = setup.names
+        late = set() if record is None else {stream for name, stream in names.items() if name not in record.oids}
+        if record is not None:
+            self._take_out(record, bound[domain])
+        joined = {name: one for name, one in self._later.joined.items() if names.get(name) in late}
+        self._declared: Final = {one.stream: one for one in joined.values()}
+        self._waiting = {stream: one for stream, one in self._declared.items() if one.place > self._given}
+        self._awaited: dict[str, FollowedTable | None] = dict.fromkeys(late - self._declared.keys())
+        """The streams that have not joined: each with its table, None for one that cannot be read at present."""
+        self._unfit: dict[str, Transient] = {}
+        self._failure: TidegaugeError | None = None
+        """What the last attempt to read rows came to, while it is to be tried again."""
+        self._attempt, self._again_at = 0, float("-inf")
+        self._told: dict[str, str] = {}
+        """The errors that were logged last, by the names of tables."""
+        self.late: Final = frozenset(late)
+        """The streams that came later."""
+
+    @property
+    def awaited(self) -> Collection[str]:
+        """The streams that have not joined."""
+        return self._awaited.keys()
+
+    @property
+    def hindered(self) -> TidegaugeError | None:
+        """Why tables have to wait, None where nothing keeps them from being read."""
+        return next(iter(self._unfit.values()), self._failure) if self._awaited else None
+
+    @property
+    def shapes(self) -> dict[str, LoggedTable]:
+        """The columns of the tables that joined by their places, where the log does not name them."""
+        return {stream: LoggedTable.decoded(one.shape) for stream, one in self._declared.items() if one.shape}
+
+    def logged(self, position: Frontier) -> Frontier:
+        """Return the part of a position that the server knows."""
+        return Frontier({one: next_ for one, next_ in position.items() if one != self._joins})
+
+    def reached(self, logged: Frontier) -> Frontier:
+        """Return the position that has all of a position of the log, and all that joined and was given."""
+        return Frontier({**logged, self._joins: self._given}) if self._given else logged
+
+    def end(self, logged: Frontier) -> Frontier:
+        """Return how far the source goes, where its log ends at a position."""
+        return Frontier({**logged, self._joins: self._count}) if self._count else logged
+
+    def forget(self) -> None:
+        """Forget all of it: the source begins anew, with all tables that it has. Raises why one cannot be read."""
+        for error in self._unfit.values():
+            raise error
+        self._awaited = {}
+        self._waiting = {}
+        self._declared.clear()
+        self._later.forget()
+
+    def see(self, tables: Mapping[str, FollowedTable]) -> None:
+        """Take in how the tables of streams are. One that cannot be read keeps no other from it."""
+        for stream in self._awaited:
+            error = self._setup.unfit(tables[stream]) if self._joins else self._no_place()
+            self._unfit.pop(stream, None)
+            if error is not None:
+                self._unfit[stream] = error
+                self._tell(stream, error)
+            self._awaited[stream] = None if error is not None else tables[stream]
+
+    def begin(self, gathering: EventGathering) -> None:
+        """Begin to wait for the tables. Raises `BinlogSnapshotLost`, `BinlogPastFirstRows`."""
+        shown, path = self._setup.server.shown, self._setup.folder.path
+        for stream in self._awaited:
+            gathering.aside.pass_over(stream)
+        for stream, one in self._waiting.items():
+            if one.done:
+                raise BinlogPastFirstRows(source=shown, gtid=f"{self._domain}: {one.since - 1}")
+            if not one.whole or one.upto < self._start[self._domain]:
+                detail = f"files of {one.table} are missing in {path}"
+                raise BinlogSnapshotLost(source=shown, gtid=f"{self._domain}: {one.since - 1}", detail=detail)
+            gathering.aside.pass_over(stream, before=one.upto)
+
+    def go_on(self, gathering: EventGathering) -> bool:
+        """Go on a little; return whether tables have something to give at the place reached.
+
+        What keeps their rows from being read is theirs alone: it is tried again, after growing delays.
+        """
+        try:
+            if self._arriving is None:
+                self._begin_reading(gathering)
+            ready = self._arriving is not None and self._arriving.go_on(gathering)
+        except (OSError, Transient) as error:
+            self._give_up(gathering, error)
+            ready = False
+        return ready or any(one.upto <= gathering.reached[self._domain] for one in self._waiting.values())
+
+    def given(self, gathering: EventGathering) -> list[tuple[str, pa.RecordBatch]]:
+        """Have tables join at the place reached, and return what those give that join up to there."""
+        found: list[tuple[str, pa.RecordBatch]] = []
+        if not self.go_on(gathering):
+            return found
+        self._join(gathering)
+        for stream, one in sorted(self._waiting.items(), key=lambda each: each[1].place):
+            if one.upto <= gathering.reached[self._domain]:
+                del self._waiting[stream]
+                self._given = max(self._given, one.place)
+                batches = given_later(one, self._domain, self._joins)
+                gathering.join(stream, LoggedTable.decoded(one.shape) if one.shape else None)
+                found += [(stream, batch) for batch in batches]
+        return found
+
+    def settle(self, frontier: Frontier) -> None:
+        """Take in that every output has everything before a position."""
+        self._later.settle(frontier[self._joins], coming=False)
+
+    def close(self) -> None:
+        """Give up the reading of rows."""
+        if self._arriving is not None:
+            self._arriving.close()
+
+    def _take_out(self, record: LogBeginning, place: int) -> None:
+        """Note the tables that are not declared any more. Raises `TableTakenBack` for one that was taken out."""
+        names, left = self._setup.names, self._later.left
+        for table in names:
+            if table in left:
+                raise TableTakenBack(table=table, source=self._setup.server.shown, place=f"{left[table] - 1}")
+        for table in {*record.oids, *self._later.joined} - names.keys() - left.keys():
+            self._later.leave(table, place)
+
+    def _no_place(self) -> Transient:
+        used = f"transactions of the domain {self._setup.kind.joins} are in its log, and added tables need it"
+        remedy = "take the added tables out, and declare a source of another name for them"
+        return BinlogServerUnfit(source=self._setup.server.shown, detail=used, remedy=remedy)
+
+    def _tell(self, stream: str, error: Exception) -> None:
+        """Log why a table is not on its way, once each."""
+        if self._told.get(stream) != str(error):
+            self._told[stream] = str(error)
+            table = ".".join(self._setup.tables[stream])
+            _log.warning("%s: the table %s has to wait: %s", self._setup.server.shown, table, error)
+
+    def _begin_reading(self, gathering: EventGathering) -> None:
+        """Begin to read the rows of the tables that can be read, if it is time to."""
+        coming = {stream: table for stream, table in self._awaited.items() if table is not None}
+        if coming and self._setup.server.clock.monotonic() >= self._again_at:
+            self._arriving = TablesUnderWay(self._setup, self._later, self._domain, coming, gathering)
+
+    def _give_up(self, gathering: EventGathering, error: Exception) -> None:
+        for stream in self._awaited:
+            gathering.aside.pass_over(stream)
+            self._tell(stream, error)
+        self.close()
+        self._arriving = None
+        wrapped = {"source": self._setup.server.shown, "error": type(error).__name__, "detail": str(error)}
+        self._failure = error if isinstance(error, TidegaugeError) else SourceUnreachable(**wrapped)
+        self._attempt += 1
+        self._again_at = self._setup.server.clock.monotonic() + backoff(self._attempt)
+
+    def _join(self, gathering: EventGathering) -> None:
+        """Have the tables join that are whole."""
+        if self._arriving is None:
+            return
+        place = max(self._count, 1) + 1
+        try:
+            if not self._arriving.go_on(gathering):
+                return
+            joined = self._arriving.joined(gathering, place)
+        except (OSError, Transient) as error:
+            self._give_up(gathering, error)
+            return
+        self._later.join(joined)
+        self._count = place
+        for one in joined:
+            self._declared[one.stream] = self._waiting[one.stream] = one
+            del self._awaited[one.stream]
+        self._arriving, self._attempt, self._failure = None, 0, None

@@ -1,0 +1,115 @@
+"""Random transactions, while a table is added and whoever is killed: from its first epoch on it is the database's."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.mariadb import MariaDb
+from tests.mysql import MySql
+from tests.sources.database.followed import shown
+from tests.sources.mysql import driver
+from tests.sources.mysql.store import Store
+from tests.sources.mysql.test_machine import SUM, Machine, reached
+from tests.waiting import eventually
+
+import tidegauge as tg
+from tidegauge.errors.command import BeforeStart
+from tidegauge.errors.sinks import EpochReplaced
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.store import Store as FlowStore
+
+pytestmark = pytest.mark.long
+COLUMNS = ["id", "n", "word", "large"]
+
+
+def listed(rows: pa.Table) -> list[tuple[object, ...]]:
+    return sorted(map(shown, rows.select(COLUMNS).to_pylist()))
+
+
+def check(machine: Machine, flow: tg.Dataflow) -> tuple[int, int]:
+    """Compare at each epoch; return how many have both tables, and how many of these were compared by rows."""
+    store = FlowStore.open(flow.store, env=tg.Env())
+    bound = store.load("machine").sources["db"].table
+    store.close()
+    domains = {one for known in machine.known for one in known}
+    both = exact = 0
+    for record, _ in tg.epochs(flow):
+        rows: dict[str, pa.Table] = {}
+        try:
+            for table in driver.TABLES:
+                with suppress(BeforeStart):
+                    rows[table] = tg.read_arrow(flow, table, as_of=record.epoch)
+        except EpochReplaced:
+            continue
+        frontier = Frontier({one: n for one, n in bound.frontier_at(record.epoch).items() if one in domains})
+        there = {table: listed(found) for table, found in rows.items() if found.num_rows}
+        assert "beta" in there or not both, f"epoch {record.epoch}: it was there"
+        if "beta" in there:
+            assert sum(n for found in there.values() for _, n, *_ in found) == SUM, f"epoch {record.epoch}"  # type: ignore[misc]
+            both += 1
+        if frontier in machine.known:
+            assert there == {table: machine.known[frontier][table] for table in there}, f"epoch {record.epoch}"
+            exact += "beta" in there
+    return both, exact
+
+
+def play(server: MariaDb, root: Path, seed: int, rounds: int) -> None:
+    """Follow one table of the machine, and then both, with drivers and servers killed at random."""
+    machine = Machine(Store(server, root), random.Random(seed))
+    machine.begin()
+    shop, dice = machine.shop, machine.dice
+    shop.do(server.spoken("INSERT INTO beta SELECT seq + 100, 0, repeat('x', 100), NULL FROM seq_1_to_3000"))
+    machine.note()
+    command = [sys.executable, "-m", "tests.sources.mysql.driver", str(root), shop.url]
+    alone = {**os.environ, "TABLES": "alpha"}
+    for _ in range(2):
+        subprocess.run([*command, "caught-up"], check=True, timeout=180, env=alone)
+        machine.alone()
+    joined = root / "my/machine/db/later.json"
+    for turn in range(rounds):
+        running = subprocess.Popen([*command, "on"])
+        try:
+            machine.alone()
+            known = max(sum(frontier.values()) for frontier in machine.known)
+            if dice.random() < 0.7:
+                eventually(lambda known=known: reached(root, shop) >= known, within=60)  # type: ignore[misc]
+            for _ in range(dice.randint(2, 30)):
+                machine.together() if dice.random() < 0.3 else machine.alone()
+                if joined.exists() and '"joined": []' not in joined.read_text() and dice.random() < 0.5:
+                    break  # soon after it has joined, or before that is bound
+            if turn and dice.random() < 0.4:
+                server.kill() if dice.random() < 0.5 else server.stop(stay=True)
+                server.start()
+                machine.alone()
+        finally:
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+    subprocess.run([*command, "caught-up"], check=True, timeout=180)
+    flow = driver.make(root, shop.url)
+    state = machine.state()
+    for table in driver.TABLES:
+        assert listed(tg.read_arrow(flow, table)) == state[table]
+    both, exact = check(machine, flow)
+    assert both >= 1
+    assert exact >= 1
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_added_table_is_mariadb_s_from_its_first_epoch_on_whoever_is_killed(
+    seed: int, own_mariadb: MariaDb, tmp_path: Path
+) -> None:
+    play(own_mariadb, tmp_path, seed, 4)
+
+
+def test_an_added_table_is_mysql_s_from_its_first_epoch_on_whoever_is_killed(
+    own_mysql: MySql, tmp_path: Path
+) -> None:
+    play(own_mysql, tmp_path, 4, 3)
