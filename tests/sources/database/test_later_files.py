@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tidegauge.sources.database.folder import SourceFolder
-from tidegauge.sources.database.later import JoinedTable, LaterTables
+from tidegauge.sources.database.folder import LogBeginning, SourceFolder
+from tidegauge.sources.database.later import JoinedTable, LaterTables, came_later
 
 
 @pytest.fixture
@@ -43,3 +44,17 @@ def test_a_reading_that_is_given_up_leaves_nothing_and_holds_nothing(later: Late
     later.give_up()
     assert (before, later.held) == (128, None)
     assert not [*later.files.iterdir()]
+
+
+def test_a_stream_that_came_in_an_earlier_life_of_the_source_is_known_for_ever(later: LaterTables) -> None:
+    names = {"shop.orders": "orders", "shop.users": "users", "shop.items": "items"}
+    begun = LogBeginning("slot", "server 1", 0, point=32, oids={"shop.orders": 5})
+    later.folder.keep_stream(begun)
+    assert came_later(later.folder, names) == {"users": 96, "items": None}
+    later.folder.keep_stream(replace(begun, incarnation=1, oids={"shop.orders": 5, "shop.users": 7}))
+    assert came_later(later.folder, names) == {"users": 0, "items": None}
+    LaterTables(later.folder, "server 1", 1).join([JoinedTable("shop.items", "items", 8, 128, 160, 0, "", (), "b")])
+    assert came_later(later.folder, names) == {"users": 0, "items": 160}
+    LaterTables(later.folder, "server 1", 1).forget()
+    later.folder.keep_stream(replace(begun, incarnation=2, oids=dict.fromkeys(names, 0)))
+    assert came_later(later.folder, names) == {"users": 0, "items": 0}

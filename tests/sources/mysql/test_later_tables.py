@@ -19,6 +19,7 @@ import tidegauge as tg
 from tidegauge.errors.command import BeforeStart
 from tidegauge.errors.postgressource import TableTakenBack
 from tidegauge.errors.push import StreamForgotten
+from tidegauge.maintenance.resume import resume
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store as FlowStore
@@ -247,3 +248,24 @@ def test_a_folder_of_a_version_that_took_no_tables_on_takes_one_on(store: Store)
     add_users(store)
     flow = store.catch_up()
     assert store.held(flow, "users") == store.there("users")
+
+
+def test_a_new_incarnation_begins_with_the_added_tables_as_with_all(store: Store) -> None:
+    add_users(store)
+    store.catch_up()
+    store.do("UPDATE users SET name = 'x' WHERE id = 7")
+    store.catch_up()
+    store.server.do("RESET MASTER")
+    store.do("INSERT INTO orders VALUES (5, 0)")
+    with pytest.raises(tg.TidegaugeError):
+        store.catch_up()
+    resume(store.flow(), "db", new_incarnation=True)
+    for number in (10, 11):
+        store.do(f"INSERT INTO orders VALUES ({number}, 0)", f"UPDATE users SET name = 'y' WHERE id = {number}")
+        flow = store.catch_up()
+        for table in ("users", "orders"):
+            assert store.held(flow, table) == store.there(table)
+    store.table("items", "id int PRIMARY KEY, n int")
+    store.do("INSERT INTO items VALUES (1, 1)")
+    flow = store.catch_up()
+    assert store.held(flow, "items") == store.there("items")

@@ -25,7 +25,7 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from typing import Any, Final
 from tidegauge.errors.postgressource import FolderDamaged
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 
-__all__ = ["JoinedTable", "LaterTables", "joined_places"]
+__all__ = ["JoinedTable", "LaterTables", "came_later", "joined_places"]
 
 _FILE: Final = "later.json"
 _ONE_AT_A_TIME: Final = threading.Lock()
@@ -84,6 +84,8 @@ class LaterTables:
     joined: dict[str, JoinedTable] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     reading: RowsUnderWay | None = None
+    earlier: set[str] = field(default_factory=set)
+    """The streams that joined in an earlier life of the source: before it began anew, with all tables that it has."""
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     """What the chunks that this connection sets aside are called."""
 
@@ -92,7 +94,10 @@ class LaterTables:
 
     def _read(self) -> None:
         said = _noted(self.folder)
-        if (said.get("identity"), said.get("incarnation")) == (self.identity, self.incarnation):
+        self.earlier.update(said.get("earlier", ()))
+        if (said.get("identity"), said.get("incarnation")) != (self.identity, self.incarnation):
+            self.earlier.update(one["stream"] for one in said.get("joined", ()))
+        else:
             self.joined.update({one["table"]: _joined(one) for one in said["joined"]})
             self.left.update(said["left"])
             self.reading = None if (found := said.get("reading")) is None else RowsUnderWay(**found)
@@ -127,6 +132,7 @@ class LaterTables:
         """Forget all of it: the source begins anew, with all tables that it has."""
         if self.joined or self.left or self.reading:
             with self._anew():
+                self.earlier.update(one.stream for one in self.joined.values())
                 self.joined.clear()
                 self.left.clear()
                 self.reading = None
@@ -188,6 +194,8 @@ class LaterTables:
     def _keep(self) -> None:
         joined = [asdict(one) for one in self.joined.values()]
         said = {"identity": self.identity, "incarnation": self.incarnation, "joined": joined, "left": self.left}
+        if self.earlier:
+            said["earlier"] = sorted(self.earlier)
         if self.reading is not None:
             said["reading"] = asdict(self.reading)
         self.folder.note(_FILE, said, durable=True)
@@ -196,6 +204,21 @@ class LaterTables:
 def joined_places(folder: SourceFolder) -> dict[str, int]:
     """Return the places at which tables joined, by their streams. Raises `FolderDamaged`."""
     return {one["stream"]: one["place"] for one in _noted(folder).get("joined", [])}
+
+
+def came_later(folder: SourceFolder, names: Mapping[str, str]) -> dict[str, int | None]:
+    """Return the streams that came after their source had begun, with the places at which they join.
+
+    None for one that is yet to join, and 0 for one that did in an earlier life of the source: of the present one it
+    has everything. names: the streams, by the whole names of their tables. Raises `FolderDamaged`.
+    """
+    record = folder.stream()
+    if record is None or not record.point or not record.oids:
+        return {}
+    places, earlier = joined_places(folder), _noted(folder).get("earlier", ())
+    came = {stream: places.get(stream) for name, stream in names.items() if name not in record.oids}
+    again = {stream for name, stream in names.items() if name in record.oids and stream in {*places, *earlier}}
+    return {**came, **dict.fromkeys(again, 0)}
 
 
 def _noted(folder: SourceFolder) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from tidegauge.sources.database.declaring import (
     stream_columns,
 )
 from tidegauge.sources.database.folder import SourceFolder
-from tidegauge.sources.database.later import joined_places
+from tidegauge.sources.database.later import came_later
 from tidegauge.sources.database.records import filed_bytes
 from tidegauge.sources.mysql.address import ServerAddress, address_of
 from tidegauge.sources.mysql.catalog import check_server, columns_of, look
@@ -133,12 +133,9 @@ class MySqlSource:
 
     def later(self) -> Mapping[str, Frontier | None]:
         """Return the tables that came after the first rows of the others, with the positions where they join."""
-        record = self._folder.stream()
-        if record is None or not record.point or not record.oids:
-            return {}
-        places = joined_places(self._folder)
-        came = [stream for stream, name in self._names.items() if ".".join(name) not in record.oids]
-        return {stream: Frontier({self._kind.joins: places[stream]}) if stream in places else None for stream in came}
+        came = came_later(self._folder, {".".join(name): stream for stream, name in self._names.items()})
+        joins = self._kind.joins if came else ""
+        return {one: None if place is None else Frontier({joins: place}) for one, place in came.items()}
 
     def connect(self, start: Frontier, bound: Bound) -> BinlogSubscription:
         """Return a subscription from a position on. See `BinlogSubscription` for what it raises."""

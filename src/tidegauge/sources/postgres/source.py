@@ -34,7 +34,7 @@ from tidegauge.sources.database.declaring import (
     stream_columns,
 )
 from tidegauge.sources.database.folder import SourceFolder
-from tidegauge.sources.database.later import joined_places
+from tidegauge.sources.database.later import came_later
 from tidegauge.sources.database.records import OURS, filed_bytes
 from tidegauge.sources.postgres.catalog import look, slot_log
 from tidegauge.sources.postgres.checks import check_server, check_tables, columns_of
@@ -156,12 +156,8 @@ class PostgresSource:
 
     def later(self) -> Mapping[str, Frontier | None]:
         """Return the tables that came after the first rows of the others, with the places where they join."""
-        record = self._folder.stream()
-        if record is None or not record.point or not record.oids:
-            return {}
-        places = joined_places(self._folder)
-        came = [stream for stream in self.tables if ".".join(_name(stream)) not in record.oids]
-        return {stream: Frontier({WAL: places[stream]}) if stream in places else None for stream in came}
+        came = came_later(self._folder, {".".join(_name(stream)): stream for stream in self.tables})
+        return {one: None if place is None else Frontier({WAL: place}) for one, place in came.items()}
 
     def connect(self, start: Frontier, bound: Bound) -> Replication:
         """Return a subscription from a place in the log on. See `Replication` for what it raises."""
