@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,40 @@ def test_a_writer_that_does_not_move_is_named_and_once_it_moves_the_next_one_goe
         short.setattr(writing, "_PATIENCE", 0.1)
         with pytest.raises(FolderTaken, match=rf"process {os.getpid()} on .* is in the middle of a change"):
             folder.taken_over(print)
+    folder.taken_over(print).keep_stream(OURS)
+    assert folder.stream() == OURS
+
+
+def test_a_process_that_is_forked_in_the_midst_of_a_change_keeps_nobody_from_the_next(tmp_path: Path) -> None:
+    folder = SourceFolder(str(tmp_path))
+    writer = folder.taken_over(print)
+    waits, ends = os.pipe()
+    with writer.changing():
+        child = os.fork()
+        if not child:
+            os.close(ends)
+            os.read(waits, 1)
+            os._exit(0)
+    try:
+        before = time.monotonic()
+        writer.keep_stream(OURS)
+        folder.taken_over(print)
+        assert time.monotonic() - before < writing._PATIENCE
+    finally:
+        os.close(ends)
+        os.waitpid(child, 0)
+        os.close(waits)
+
+
+def test_a_folder_that_was_put_back_from_an_older_copy_is_taken_over_anew(tmp_path: Path) -> None:
+    folder = SourceFolder(str(tmp_path))
+    folder.taken_over(print)
+    copy = (tmp_path / "writer.json").read_bytes()
+    (tmp_path / "writer.json").unlink()
+    older = folder.taken_over(print)
+    (tmp_path / "writer.json").write_bytes(copy)
+    with pytest.raises(FolderTaken):
+        older.keep_stream(THEIRS)
     folder.taken_over(print).keep_stream(OURS)
     assert folder.stream() == OURS
 

@@ -34,7 +34,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -131,6 +131,8 @@ def _locked(path: str, number: int) -> Iterator[None]:
                 time.sleep(_PAUSE)
         yield
     finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for processes that were forked meanwhile, and have it too
         os.close(descriptor)
 
 

@@ -57,6 +57,7 @@ from tidegauge.testing.simulation.store import URL, Memory
 from tidegauge.testing.simulation.striking import Strikes
 from tidegauge.testing.simulation.tables import Lake
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
+from tidegauge.testing.simulation.tables.filling import filled_streams
 from tidegauge.testing.simulation.trace import EventTrace, logged
 from tidegauge.testing.simulation.writers import upstream_of
 from tidegauge.testing.simulation.writers.union import UnionUpstream
@@ -91,7 +92,9 @@ class World:
         """How many identifiers had been drawn when a table was swept last."""
         self.threads: Final = threads()
         written = {
-            name: upstream_of(ground.spec.name, name, source, self.clock, seed=plan.seed)
+            name: upstream_of(
+                ground.spec.name, name, source, self.clock, seed=plan.seed, filling=filled_streams(ground.spec, name)
+            )
             for name, source in ground.spec.sources.items()
             if not isinstance(source, UnionSource)
         }

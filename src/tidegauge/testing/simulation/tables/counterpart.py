@@ -6,7 +6,8 @@ sink keeps it is another question, which `check_sink` asks of the sink itself.
 
 So a topic is simulated as a table too. Each output has one of its own, also where several share a place: each has an
 upper of its own there, and sees nothing of the others. A sink that takes rows with an operation has a counterpart
-that takes them; they are kept in the order of their commits, and `applied` makes a table by key of them. All rows of
+that takes them; they are kept in the order of their commits, and `applied` makes a table by key of them. What changes
+leave out it fills in as the sink does (`filling`). All rows of
 any of them can change places, and any can be removed; a plan asks that of no topic. Three things of a topic are left
 to the tests with a real broker: how rows become messages, that a new driver shuts out the old one before its next
 commit, and that rows cannot be taken out.
@@ -20,6 +21,7 @@ commit, and that rows cannot be taken out.
 
 from __future__ import annotations
 
+from tidegauge.leftout import FillingIn
 from tidegauge.sinks.protocol import Applying, Sink
 from tidegauge.testing.simulation.tables.lake import Lake
 from tidegauge.testing.simulation.tables.sink import Meet, SimulatedSink, unhooked
@@ -29,4 +31,5 @@ __all__ = ["counterpart_of"]
 
 def counterpart_of(sink: Sink, lake: Lake, name: str, meet: Meet = unhooked) -> SimulatedSink:
     """Return the sink that writes to the table `name` of a lake what `sink` would write."""
-    return SimulatedSink(lake, name, meet, applies=isinstance(sink, Applying) and sink.applies)
+    keeps = sink.keeps if isinstance(sink, FillingIn) else None
+    return SimulatedSink(lake, name, meet, applies=isinstance(sink, Applying) and sink.applies, keeps=keeps)

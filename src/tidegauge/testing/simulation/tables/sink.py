@@ -36,6 +36,7 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
 )
 from tidegauge.evolution import Evolution, wider
+from tidegauge.leftout import KeptByKey
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import stem_of
 from tidegauge.sinks.columns import rows_schema
@@ -43,6 +44,7 @@ from tidegauge.sinks.commits import check_span, expect, still_to_do
 from tidegauge.sinks.evolving import gained, grown
 from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
+from tidegauge.testing.simulation.tables.filling import filled_in
 from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeTable, uri_of
 from tidegauge.testing.simulation.tables.stager import Meet, SimulatedStager
 
@@ -93,12 +95,14 @@ class SimulatedSink:
         name: the table.
         meet: is told each call; see `POINTS`.
         applies: whether it takes rows with an operation. They are kept as they come; `applied` makes a table of them.
+        keeps: how it fills in what changes leave out (`filling`), None where it does not.
     """
 
     lake: Lake
     name: str
     meet: Meet = unhooked
     applies: bool = False
+    keeps: KeptByKey | None = None
 
     @property
     def identity(self) -> str:
@@ -127,7 +131,7 @@ class SimulatedSink:
     def open(self, output: OutputId) -> SimulatedTable:
         """Return the present table. Raises `TableOfAnotherIncarnation` and `ForeignTable`."""
         self.meet("open")
-        return SimulatedTable(self.lake, self.name, output, self.meet)
+        return SimulatedTable(self.lake, self.name, output, self.meet, self.keeps)
 
     def check_removable(self, output: OutputId) -> None:
         """Raise as `open`. Nobody else's files are in a table of the lake."""
@@ -148,11 +152,12 @@ class SimulatedSink:
 class SimulatedTable:
     """A `Table`: the table `name` of a lake, as the output `output` sees it."""
 
-    def __init__(self, lake: Lake, name: str, output: OutputId, meet: Meet) -> None:
+    def __init__(self, lake: Lake, name: str, output: OutputId, meet: Meet, keeps: KeptByKey | None = None) -> None:
         self._lake: Final = lake
         self._name: Final = name
         self._output: Final = output
         self._meet: Final = meet
+        self._keeps: Final = keeps
         self._kept: frozenset[str] = frozenset()
         self._how: Evolution = "strict"
         self._upper = 0
@@ -218,6 +223,8 @@ class SimulatedTable:
             if not still_to_do(paths, remove, table.held, table=self._name, replaces=lower == upper):
                 return
         check_staged(table, files, name=self._name)
+        if self._keeps is not None:
+            self._fill(table, files, self._keeps)
         self._lake.tables[self._name] = table
         table.append(
             LakeCommit(self._output, lower, upper, write, tuple(files), tuple(remove), history.digest, history.links),
@@ -225,6 +232,13 @@ class SimulatedTable:
         )
         answered(table, write, self._meet)
         self._follow()
+
+    def _fill(self, table: LakeTable, files: Sequence[StagedFile], keeps: KeptByKey) -> None:
+        """Put the values into staged rows that their changes leave out."""
+        staged = {file.path: found for file in files if (found := table.staged[file.path]) is not None}
+        batches = {path: found.batches for path, found in staged.items()}
+        for path, filled in filled_in(batches, table.read(table.held), keeps, table=self._name).items():
+            table.staged[path] = staged[path]._replace(batches=tuple(filled))
 
     def replacement(self, edition: str) -> TableReplacement:
         """Return the table that is to take the place of this one; see `Replaceable`."""

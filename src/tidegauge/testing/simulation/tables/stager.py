@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from tidegauge.leftout import LEFT, taken
 from tidegauge.sinks.attempt import fitting
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.protocol import StagedFile
@@ -44,10 +45,16 @@ class SimulatedStager:
         self._staged: list[StagedFile] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises `BatchDoesNotFit` for other columns, `MisplacedRows` for a row without an epoch."""
+        """Add rows, perhaps with a column of marks (`tidegauge.leftout`).
+
+        Raises `BatchDoesNotFit` for other columns, `MisplacedRows` for a row without an epoch.
+        """
         if self._staged is not None:
             raise ValueError("the stager is closed")
-        rows = fitting(batch, self._columns)
+        whole, marks = taken(batch)
+        rows = fitting(whole, self._columns)
+        if marks is not None:
+            rows = rows.append_column(LEFT, marks)
         self._meet("stage")
         if rows.num_rows:
             if not self._path:

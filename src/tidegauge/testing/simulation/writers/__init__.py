@@ -12,6 +12,7 @@ fewer acts writes the same rows at the places that are left.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Protocol
 
@@ -71,8 +72,13 @@ class Upstream(UpstreamEvidence, Protocol):
         ...
 
 
-def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, seed: int) -> Upstream:
-    """Return the upstream of a source. Raises `NoCounterpart`, `ColumnsNotDeclared` and `Ungeneratable`."""
+def upstream_of(
+    flow: str, name: str, source: Source, clock: VirtualClock, *, seed: int, filling: Collection[str] = ()
+) -> Upstream:
+    """Return the upstream of a source. Raises `NoCounterpart`, `ColumnsNotDeclared` and `Ungeneratable`.
+
+    filling: the streams of a database that only outputs have which fill in what changes leave out.
+    """
     if isinstance(source, GeneratorSource) and not source.metadata:  # its rows are written, as others' are
         most = source.max_records_per_epoch
         log = SimulatedLog(PartitionedLog({name: 2}), columns=source.schema, max_records_per_epoch=most)
@@ -80,9 +86,8 @@ def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, se
     if isinstance(source, PollingSource | HttpSource):
         return PollsUpstream(name, *polls_of(source), seed=seed)
     if isinstance(source, PushedSource) and isinstance(source.source, PostgresSource):
-        return DatabaseUpstream(
-            name, source, source.source, partial(FollowedPostgres, source.source, clock), seed=seed
-        )
+        server = partial(FollowedPostgres, source.source, clock, filling=filling)
+        return DatabaseUpstream(name, source, source.source, server, seed=seed)
     if isinstance(source, PushedSource) and isinstance(source.source, MySqlSource):
         return DatabaseUpstream(name, source, source.source, partial(FollowedBinlog, source.source, clock), seed=seed)
     if isinstance(source, ListingSource) and isinstance(source.format, Json):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, Protocol
@@ -43,6 +43,10 @@ _WHOLE: Final = 0.6
 NUMBER: Final = 16384
 """The server's number of the first table."""
 _FEW: Final = 6
+_AGAIN: Final = 0.6
+"""How often a transaction changes the row once more that it has changed last, in a table with large values."""
+_STAYS: Final = 0.7
+"""How often a row whose key changes stays the same otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +75,15 @@ class WrittenLog(Protocol):
 
 class FollowedServer(Protocol):
     """A server as one kind of source follows it. log: that of the server. place: the partition of its positions.
-    overtaken: whether something is gone that the flow needs."""
+    overtaken: whether something is gone that the flow needs. large: the streams whose changes leave large values
+    out."""
 
     @property
     def log(self) -> WrittenLog: ...
     @property
     def place(self) -> str: ...
+    @property
+    def large(self) -> Collection[str]: ...
     @property
     def overtaken(self) -> bool: ...
     def end(self, place: str) -> int:
@@ -242,22 +249,29 @@ class DatabaseUpstream(LastingPlaces):
         now = self.log.database.tables_at(self.server.end(self.server.place))
         rows = {stream: dict(found) for stream, found in self.log.database.rows.items()}
         position = Random(f"{at}").randrange(1 << 32)  # noqa: S311 - nothing is secret here
+        again, last = Random(f"{at} again"), dict[str, Any]()  # noqa: S311 - nothing is secret here
         for number in range(count):
             table = random.choice(self.tables)
             columns, shard, lower = now[table.stream].columns, table.number - NUMBER, position + number
             new: Row = made(columns, seed=self._seed, shard=shard, lower=lower, upper=lower + 1).to_pylist()[0]
             there, key = rows[table.stream], table.key
             old = there[random.choice([*there])] if there else None
+            if table.stream in self.server.large and last.get(table.stream) in there and again.random() < _AGAIN:
+                old = there[last[table.stream]]
             what = "insert" if old is None else random.choice(("insert", "insert", "update", "key", "delete"))
             if what == "insert" or (what == "key" and new[key] in there):
                 old = there.get(new[key])
             elif what == "update" and old is not None:
                 new = {name: old.get(name) if name == key or random.random() < 0.4 else new[name] for name in new}
+            elif what == "key" and old is not None:
+                stays = again.random() < _STAYS
+                new = {name: old.get(name) if name != key and stays else new[name] for name in new}
             change = RowChange(table.stream, old, None if what == "delete" else new)
             if old is not None and (change.new is None or old[key] != new[key]):
                 del there[old[key]]
             if change.new is not None:
                 there[new[key]] = new
+            last[table.stream] = new[key]
             yield change
 
 

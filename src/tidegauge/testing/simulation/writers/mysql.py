@@ -44,6 +44,7 @@ class FollowedBinlog:
         cut: Callable[[int], int],
     ) -> None:
         self.overtaken = False
+        self.large: Final[frozenset[str]] = frozenset()
         self._source: Final = source
         self._folder: Final = folder
         self._cut: Final = cut

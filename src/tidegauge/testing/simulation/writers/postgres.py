@@ -5,7 +5,7 @@ Invariant: a slot is taken away or moved on by somebody else alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from random import Random
 from typing import Any, Final
 
@@ -32,12 +32,14 @@ _WHOLE: Final = 0.3
 _SPILL: Final = 200
 """Bytes of a transaction from which on it is written to files, in some worlds: two changes, or three."""
 _SPILLS: Final = 0.4
+_LARGE: Final = 0.5
+"""How often texts are large, where outputs can fill them in."""
 _VALUED: Final = 0.2
 """How often a column comes with values in the rows of before."""
 
 
 class FollowedPostgres:
-    """The server. folder: the source's. cut: how many frames come at once."""
+    """The server. folder: the source's. cut: how many frames come at once. filling: see `writers.upstream_of`."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class FollowedPostgres:
         folder: SourceFolder,
         random: Random,
         cut: Callable[[int], int],
+        filling: Collection[str] = (),
     ) -> None:
         self.overtaken = False
         self.place: Final = WAL
@@ -56,11 +59,18 @@ class FollowedPostgres:
         self._spill: Final = _SPILL if random.random() < _SPILLS else None
         self.log: Final = PostgresLog(tables, clock)
         self.log.sparing = self._spill is None  # in a file, a value is known within its piece alone
+        if random.random() < _LARGE:
+            self.log.large = frozenset(filling)
 
     @property
     def followed(self) -> DatabaseRows:
         """The tables."""
         return self.log.database
+
+    @property
+    def large(self) -> frozenset[str]:
+        """The streams whose changes leave large values out."""
+        return self.log.large
 
     def end(self, place: str) -> int:  # noqa: ARG002 - there is one
         """The end of the log."""

@@ -302,7 +302,8 @@ class SimulatedSender:
         for transaction in self._log.database.between(self._at, self._log.end):
             place = transaction.place
             end, tables = self._log.end_of(place), self._log.database.tables_at(place)
-            for message in messages(transaction, end, tables, self._described, sparing=self._log.sparing):
+            sparing, large = self._log.sparing, self._log.large
+            for message in messages(transaction, end, tables, self._described, sparing=sparing, large=large):
                 self._frames.append(data_frame(transaction.place, message))
             self._at = end
 

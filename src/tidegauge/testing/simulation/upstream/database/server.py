@@ -63,8 +63,8 @@ class PostgresLog:
     """The server. end: how far its log goes. told: the furthest place that a slot was told of.
 
     away: whether it answers nobody. slow: whether what a slot is told stays on its way. sparing: whether it leaves
-    out texts that a transaction has, see `messages`. cuts: how often all connections were cut. changes: how often
-    there was news. open: the transactions that have not ended.
+    out texts that a transaction has; large: the streams whose other texts it leaves out, too (see `messages`). cuts:
+    how often all connections were cut. changes: how often there was news. open: the transactions that have not ended.
     """
 
     def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock) -> None:
@@ -73,6 +73,7 @@ class PostgresLog:
         self.end = _FIRST
         self.told = 0
         self.away = self.slow = self.sparing = False
+        self.large: frozenset[str] = frozenset()
         self.cuts = self.changes = 0
         self.slots: Final[dict[str, LogSlot]] = {}
         self.open: Final[set[int]] = set()

@@ -13,7 +13,7 @@ Written from the protocol's own description, and not from what reads it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -93,11 +93,13 @@ def messages(
     told: set[tuple[str, int]],
     *,
     sparing: bool = False,
+    large: Collection[str] = (),
 ) -> Iterator[bytes]:
     """Yield the messages of a transaction. end: where its commit ends. tables: as they were then. told: tables that
     were described before, each with how many columns it had.
 
     sparing: whether a text that an update leaves alone stays out, as a large one does, where the transaction has it.
+    large: the streams in whose changes it stays out wherever else the value is.
     """
     seen: set[tuple[str, Any]] = set()
     yield struct.pack(">cQqI", b"B", transaction.place, transaction.at - _EPOCH_2000, transaction.number)
@@ -106,7 +108,8 @@ def messages(
         if (shape := (change.stream, len(table.columns))) not in told:
             told.add(shape)
             yield _relation(table)
-        left_out = _left_out(change, table, seen) if sparing else frozenset()
+        every = change.stream in large
+        left_out = _left_out(change, table, seen, every=every) if sparing or every else frozenset()
         yield _change(change, table, left_out)
     yield struct.pack(">cBQQq", b"C", 0, transaction.place, end, transaction.at - _EPOCH_2000)
 
@@ -131,12 +134,13 @@ def _relation(table: DatabaseTable) -> bytes:
     return found
 
 
-def _left_out(change: RowChange, table: DatabaseTable, seen: set[tuple[str, Any]]) -> frozenset[str]:
-    """Return the columns of a change that stay out. seen: the rows that the transaction has whole."""
+def _left_out(change: RowChange, table: DatabaseTable, seen: set[tuple[str, Any]], *, every: bool) -> frozenset[str]:
+    """Return the columns of a change that stay out. seen: the rows that the transaction has whole. every: or of any
+    row."""
     old, new = change.old, change.new
     if new is None:
         return frozenset()
-    known = old is not None and (table.whole or (table.stream, old[table.key]) in seen)
+    known = old is not None and (every or table.whole or (table.stream, old[table.key]) in seen)
     seen.add((table.stream, new[table.key]))
     if old is None or not known:
         return frozenset()
