@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,14 +48,17 @@ def looks_wait_for_listings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(poller, "WAIT", 60)
 
 
-def test_a_driver_that_dies_anywhere_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f6_a_driver_that_dies_anywhere_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lister, "FILES", 2)
     died, at = True, 0
     struck: set[str] = set()
     while died:
         world = Listed(tmp_path / str(at), flow_of)
-        for n in range(5):
+        for n in range(3):
             put(world.root / f"in/{n}.jsonl", n)
+        packed = world.root / "in/3.jsonl.gz"
+        packed.write_bytes(gzip.compress(put(packed, 3, 4).read_bytes()))
+        os.utime(packed, (0, 0))
         world.crash_at = at
         died = live(world, 5)
         struck |= {world.points[-1]} if died else set()

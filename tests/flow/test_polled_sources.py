@@ -96,6 +96,29 @@ def test_a_state_alone_makes_an_epoch_without_a_commit(world: Polled) -> None:
     run.abandon()
 
 
+def test_o3_o13_each_of_two_sources_keeps_its_state_while_the_other_one_goes_on(tmp_path: Path) -> None:
+    other = Pages(rows=[7, 8])
+
+    def make(world: World) -> tg.Dataflow:
+        flow = flow_of(world)
+        second = tg.PollingSource(other, columns="n long", staging=world.root / "polls", every=1.0)
+        flow.sink("second", flow.source("second", second), tg.DeltaSink(str(world.root / "lake" / "second")))
+        return flow
+
+    world = Polled(tmp_path, make)
+    for n in range(1, 4):
+        world.upstream.rows = list(range(n))
+        run = world.start()
+        run.step(1.0)
+        run.catch_up()
+        run.abandon()
+        world.clock.seconds += 60
+        states = {name: source.state for name, source in world.loaded().sources.items()}
+        assert {name: state and state.value for name, state in states.items()} == {"orders": n, "second": 2}
+    assert (numbers(world), numbers(world, "second")) == ([0, 1, 2], [7, 8])
+    assert set(other.calls[1:]) == {2}
+
+
 def test_a_stalled_function_is_on_the_board_and_in_status_and_others_go_on(tmp_path: Path) -> None:
     def make(world: World) -> tg.Dataflow:
         flow = flow_of(world)
