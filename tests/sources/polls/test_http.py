@@ -240,6 +240,8 @@ def stalls(one: Driver, error: type[TidegaugeError], problem: str) -> TidegaugeE
 
 PACKING = zlib.compressobj(wbits=31)
 CUT_OFF = PACKING.compress(lines(1, 2).encode()) + PACKING.flush(zlib.Z_SYNC_FLUSH)
+OTHER = io.BytesIO()
+pq.write_table(pa.table({"x": [1]}), OTHER)
 NO_PARQUET = b"PAR1" + bytes(40) + b"PAR1"
 NOWHERE = "http://127.0.0.1:1/"
 HTML = "<!DOCTYPE html><html><body>Please log in</body></html>"
@@ -260,6 +262,12 @@ WORST: dict[str, tuple[dict[str, Any], dict[str, Any], type[TidegaugeError], str
     "a member that is there twice": ({"body": '{"d": [], "d": []}'}, {"rows": "d"}, HttpUnlike, "more than once"),
     "an error in the place of rows": ({"body": '{"error": "over quota"}'}, {}, HttpUnlike, "they have .'error'."),
     "errors in the place of rows": ({"body": '[{"error": "over quota"}]'}, {}, HttpUnlike, "they have .'error'."),
+    "Parquet of other columns": (
+        {"body": OTHER.getvalue()},
+        {"format": tg.Parquet("n long")},
+        HttpUnlike,
+        "they have .'x'.",
+    ),
     "text of another character set": (
         {"body": b"n,s\n1,+AGE-\n", "Content_Type": "text/csv; charset=utf-7"},
         {"format": tg.Csv("n long, s string")},

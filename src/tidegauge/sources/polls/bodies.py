@@ -26,9 +26,11 @@ from email.message import Message
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tidegauge.sources.formats.csv import Csv
 from tidegauge.sources.formats.json import Json
+from tidegauge.sources.formats.parquet import Parquet
 from tidegauge.sources.formats.plain import Text
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 
@@ -45,7 +47,7 @@ def rows_in(body: bytes, format: Format, schema: pa.Schema, *, rows: str = "") -
     if isinstance(format, Json) and (rows or body.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["):
         records = [record.encode() for record in cut(body.decode("utf-8-sig"), rows)]
         found = format.decode_messages(records, schema=schema, on_bad=_bad_record)
-        return _of_ours(pa.Table.from_batches([found.rows], schema), records)
+        return _of_ours(pa.Table.from_batches([found.rows], schema), lambda: _members_of(records))
     stream = io.BytesIO(body)
     if (line := as_line(format)) is not None:
         header = line.header(stream)
@@ -59,17 +61,25 @@ def rows_in(body: bytes, format: Format, schema: pa.Schema, *, rows: str = "") -
         stream.seek(0)
         groups = len(whole.groups(stream))
         decoded = whole.decode_groups(stream, first=0, last=groups, schema=schema)
-    found_rows = pa.Table.from_batches([one.rows for one in decoded], schema)
-    return _of_ours(found_rows, body.splitlines()) if isinstance(format, Json) else found_rows
+    there = pa.Table.from_batches([one.rows for one in decoded], schema)
+    if isinstance(format, Json):
+        return _of_ours(there, lambda: _members_of(body.splitlines()))
+    if isinstance(format, Parquet):
+        return _of_ours(there, lambda: set(pq.read_schema(pa.BufferReader(body)).names))
+    return there  # a header of CSV has one of the columns, and other formats have no names
 
 
-def _of_ours(rows: pa.Table, records: Iterable[bytes]) -> pa.Table:
-    """Return rows unless their records have none of the columns: `{"error": "no such user"}` is no row of nulls."""
+def _of_ours(rows: pa.Table, names: Callable[[], set[str]]) -> pa.Table:
+    """Return rows unless the body names none of the columns: `{"error": "no such user"}` is no row of nulls."""
     if rows.num_rows and all(column.null_count == rows.num_rows for column in rows.columns):
-        names = set[str]().union(*(json.loads(record) for record in records if record.strip()))
-        if names.isdisjoint(rows.column_names):
-            raise ValueError(f"no record has any of the declared columns; they have {sorted(names)[:20]}")
+        named = names()
+        if named.isdisjoint(rows.column_names):
+            raise ValueError(f"no record has any of the declared columns; they have {sorted(named)[:20]}")
     return rows
+
+
+def _members_of(records: Iterable[bytes]) -> set[str]:
+    return set[str]().union(*(json.loads(record) for record in records if record.strip()))
 
 
 def misread(kind: str, body: bytes, format: Format) -> str:
