@@ -209,10 +209,10 @@ class EtagReused(Transient):
 
 
 class PollsForgotten(Definite):
-    """A log that lacks polls which a merge is told from."""
+    """A log that lacks what a run has to read of it."""
 
     code = "TG-0547"
-    what = "source {source!r}: poll {poll} of {end} is gone from {folder}, and merge={how!r} is told from all of them"
+    what = "source {source!r}: what begins at {poll} is gone from its log in {folder}, and {why} all of it"
     cause = "somebody, or a tool that clears away old files, has removed it"
     remedy = (
         "put its files back, and tidegauge resume FLOW {source}; or let all rows come anew, as a new incarnation: "

@@ -18,7 +18,7 @@ from tests.sources.listings.listing import listing, put
 import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.listings import ListedFileChanged, ListedFileGone, ListedFileOvertaken
-from tidegauge.errors.polls import PollDamaged
+from tidegauge.errors.polls import PollDamaged, PollsForgotten
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.sources import FolderAway, RecordsLost, UnreadableFile, UnreadableRecord
 from tidegauge.remap.binding import Bound
@@ -427,6 +427,37 @@ def test_a_log_that_was_emptied_or_damaged_is_named(tmp_path: Path) -> None:
     it.begin()
     with pytest.raises(UpstreamRecreated):
         it.look_through()
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_a_log_whose_old_manifests_are_gone_is_named_until_they_are_back(tmp_path: Path, ending: str) -> None:
+    it = listing(tmp_path)
+    for n in range(3):
+        put(tmp_path / f"in/{n}.jsonl", n)
+        it.look_through()
+    [first] = (tmp_path / "listings").rglob(f"000000000000*.{ending}")
+    away = first.rename(tmp_path / "away")
+    it.begin()
+    with pytest.raises(PollsForgotten, match=r"what begins at 0 is gone .* which files were read needs all of it"):
+        it.look_through()
+    away.rename(first)
+    it.begin()
+    it.look_through()
+    assert it.rows() == [0, 1, 2]
+
+
+def test_files_in_order_come_without_the_old_manifests(tmp_path: Path) -> None:
+    it = listing(tmp_path, ordered=True)
+    for n in range(3):
+        put(tmp_path / f"in/{n}.jsonl", n)
+        it.look_through()
+    for old in (tmp_path / "listings").rglob("000000000000*"):
+        old.unlink()
+    it.begin()
+    put(tmp_path / "in/3.jsonl", 3)
+    it.look_through(4000.0)  # it looks for files that came late, too
+    it.look_through()
+    assert it.bound.frontier["polls"] == 4
 
 
 def test_the_log_of_a_source_of_another_kind_is_no_log_of_files(tmp_path: Path) -> None:

@@ -479,7 +479,7 @@ def test_a_merge_whose_polls_are_gone_says_so_until_they_are_back(tmp_path: Path
     [first] = (tmp_path / "polls").rglob(f"000000000000*.{ending}")
     away = first.rename(tmp_path / "away")
     again = Driver(one.source, bound=one.bound)
-    with pytest.raises(PollsForgotten, match=r"poll 0 of 3 is gone from .*0, and merge='"):
+    with pytest.raises(PollsForgotten, match=r"begins at 0 is gone from its log in .*/0, and merge='"):
         again.look()
     away.rename(first)
     again = Driver(one.source, bound=one.bound)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from tidegauge.errors.listings import ListedFileChanged
+from tidegauge.errors.polls import PollsForgotten
 from tidegauge.objects.listing import Listed
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.sources.file.listing import printable
@@ -118,8 +119,11 @@ class Lister:
     def _looked_back(
         self, back: Iterator[list[Listed]], files: int, last: str, state: SourceState | None
     ) -> Brought | None:
-        """Look for files that came late, some pages at a time."""
-        self._learn(files)
+        """Look for files that came late, some pages at a time. Where the log was cut, nobody can tell them."""
+        try:
+            self._learn(files)
+        except PollsForgotten:
+            back = iter(())
         for _ in range(_PAGES):
             if (page := next(back, None)) is None or not self.late.hold(page, self._known, last):
                 self.late.end(self.now())
@@ -133,9 +137,10 @@ class Lister:
             self._known, last = found
             self._learnt = self.log.after(last)
         while self._learnt < files:
-            manifest = self.log.manifest(self._learnt)
-            for rows in manifest_rows(self.log, manifest):
-                self._known.add(*digests(rows))
+            with self.log.whole(self._learnt, "to know which files were read needs"):
+                manifest = self.log.manifest(self._learnt)
+                for rows in manifest_rows(self.log, manifest):
+                    self._known.add(*digests(rows))
             self._learnt, self._unkept = self.log.after(manifest), self._unkept + 1
             if self._unkept >= EVERY:
                 remember(self.log, self._known, manifest)

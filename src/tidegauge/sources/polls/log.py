@@ -25,15 +25,16 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tidegauge.errors.base import Transient
-from tidegauge.errors.polls import PollDamaged, PollGone
+from tidegauge.errors.polls import PollDamaged, PollGone, PollsForgotten
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.sources import RangeOvertaken
 from tidegauge.objects.path import ObjectPath
 from tidegauge.sources.staged import manifest_digest, sealed, unsealed
 from tidegauge.sources.staging import StagingPath, check_there, create, make_folder, names_in, write_rows
@@ -148,6 +149,18 @@ class PollLog:
             raise UpstreamRecreated(
                 source=self.source, known=f"{place} {known or 'none'}", found=f"{place} {found or 'none'}"
             )
+
+    @contextmanager
+    def whole(self, poll: int, why: str) -> Iterator[None]:
+        """Say where something is read of a log that is to be all there. why: "... needs", for the error.
+
+        Raises `PollsForgotten` where what begins at a number is gone, and the folder is not.
+        """
+        try:
+            yield
+        except (FileNotFoundError, RangeOvertaken):
+            check_there(self.folder)
+            raise PollsForgotten(source=self.source, poll=poll, folder=str(self.folder), why=why) from None
 
     def path_of(self, manifest: PollManifest) -> StagingPath:
         """Return where the rows of a poll are."""

@@ -33,15 +33,13 @@ import pyarrow as pa
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.polls import PollOverdue, PollsForgotten, StateCameBack
-from tidegauge.errors.sources import RangeOvertaken
+from tidegauge.errors.polls import PollOverdue, StateCameBack
 from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime.polled import POLLS, SourceState
 from tidegauge.sources.polls.bound import digest_of
 from tidegauge.sources.polls.log import PollLog, PollManifest
 from tidegauge.sources.polls.merging import MergeMemory, Merging
 from tidegauge.sources.polls.staged import EPOCH_ROWS, PollSplit
-from tidegauge.sources.staging import check_there
 
 __all__ = [
     "AHEAD",
@@ -348,7 +346,7 @@ class Poller:
     def _staged_rows(self, log: PollLog, end: int) -> Iterator[pa.RecordBatch]:
         setup, digest = self._setup, ""
         for poll in range(end):
-            try:
+            with log.whole(poll, f"merge={setup.merging.how!r} needs"):
                 one = log.manifest(poll)
                 log.check(poll, "its predecessor", digest, one.before)
                 digest = one.digest
@@ -363,7 +361,3 @@ class Poller:
                     schema=setup.merging.schema,
                 )
                 yield from setup.staged.read(split)
-            except (FileNotFoundError, RangeOvertaken):
-                check_there(log.folder)
-                how, folder = setup.merging.how, str(log.folder)
-                raise PollsForgotten(source=setup.source, poll=poll, end=end, folder=folder, how=how) from None
