@@ -21,7 +21,8 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from tidegauge.dsl.past import From, check_past
+from tidegauge.dsl.output import planned
+from tidegauge.dsl.past import From
 from tidegauge.dsl.shared import Shared, check_beside, joined
 from tidegauge.dsl.stream import RowStream
 from tidegauge.dsl.union import Union, united_in
@@ -31,29 +32,23 @@ from tidegauge.errors.flow import (
     InvalidArgument,
     InvalidName,
     NameTaken,
-    NotDeclaredBefore,
     TableTaken,
 )
-from tidegauge.errors.outputs import PastNotThere
-from tidegauge.errors.push import UnknownStream
-from tidegauge.errors.running import CannotPause, CannotTick
-from tidegauge.errors.steps import NoOrderOfRows
-from tidegauge.evolution import EVOLUTIONS, Evolution
+from tidegauge.errors.running import CannotTick
+from tidegauge.evolution import Evolution
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.functions import columns_of
-from tidegauge.job.plan import Changelog, Engine, OutputPlan
+from tidegauge.job.plan import Engine, OutputPlan
 from tidegauge.looking.reports import of_flow
-from tidegauge.operations import carries
 from tidegauge.remap.policy import Every, Policy, as_policy
 from tidegauge.remap.round import Requests
-from tidegauge.remap.stamps import OutputStamps, Stamping
-from tidegauge.remap.start import OutputStart, Starting
+from tidegauge.remap.stamps import Stamping
+from tidegauge.remap.start import Starting
 from tidegauge.remap.store import Following
-from tidegauge.sinks.cadence import Cadence, CommitEvery
+from tidegauge.sinks.cadence import CommitEvery
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
 from tidegauge.sources.push.protocol import PushSource
-from tidegauge.sources.push.source import PushedSource, pushed, streams_of
+from tidegauge.sources.push.source import pushed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,10 +71,6 @@ def _named(kind: str, name: str) -> str:
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise InvalidName(kind=kind, name=str(name))
     return name
-
-
-_LONGEST: Final = 1e10
-"""Seconds, 300 years: no table waits longer."""
 
 
 class Dataflow:
@@ -247,79 +238,22 @@ class Dataflow:
             raise ForeignStream(stream=repr(stream), owner=stream.flow.spec.name, flow=self.name)
         if not isinstance(sink, Sink):
             raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
-        if stream.channel == "rows" and (known := streams_of(self._sources[stream.source])):
-            raise UnknownStream(source=stream.source, stream="", known=", ".join(known))
-        past: OutputPlan | None = None
-        if isinstance(start, From):
-            if (past := self._outputs.get(start.output)) is None:
-                why = f"no such output is declared before it, only {', '.join(self._outputs) or 'none'}"
-                raise PastNotThere(output=name, table=start.output, why=why)
-            begin = past.start
-        else:
-            begin = None if start is None else OutputStart.of(start)
-        stamps = OutputStamps.of(timestamps)
-        before = self._before(name, stream.source, after)
-        kept = self._patience(name, stream.source, patience)
-        cadence = None if commit_every is None else Cadence.of(commit_every)
-        if schema not in EVOLUTIONS:
-            raise InvalidArgument(parameter="schema", value=schema, expected="'strict', 'add' or 'evolve'")
-        plan = OutputPlan(
+        plan = planned(
             name,
-            stream.source,
-            stream.channel,
-            stream.steps,
+            stream,
             sink,
-            begin,
-            before,
-            stamps,
-            patience=kept,
-            past=None if past is None else past.name,
-            cadence=cadence,
-            evolution=schema,
+            sources=self._sources,
+            outputs=self._outputs,
+            start=start,
+            after=after,
+            timestamps=timestamps,
+            patience=patience,
+            commit_every=commit_every,
+            schema=schema,
         )
-        if plan.ordered and isinstance(self._sources[stream.source], PushedSource):
-            raise NoOrderOfRows(
-                output=name,
-                step="dedupe",
-                why=f"source {stream.source!r} pushes its records, and they come in another order after a restart",
-                instead="keep one row of each key with a sink that has envelope='upsert'",
-            )
-        if past is not None:
-            pushed = isinstance(self._sources[stream.source], PushedSource)
-            check_past(plan, past, pushed=pushed, operating=self._operates(past))
-        if self._operates(plan):
-            plan.check_applied()
         if not sink.shared and (other := self._places.setdefault(sink.identity, name)) != name:
             raise TableTaken(output=name, path=sink.identity, other=other)
         self._outputs[name] = plan
-
-    def _before(self, name: str, source: str, after: object) -> tuple[str, ...]:
-        """Return the outputs that another one comes after."""
-        known = (after,) if isinstance(after, str) else after
-        if not isinstance(known, list | tuple) or not all(isinstance(one, str) for one in known):
-            raise InvalidArgument(parameter="after", value=after, expected="the name of an output, or several")
-        for one in known:
-            if one not in self._outputs:
-                raise NotDeclaredBefore(output=name, after=one, known=list(self._outputs))
-        if known and isinstance(self._sources[source], PushedSource):
-            raise CannotPause(output=name, source=source)
-        return tuple(dict.fromkeys(known))
-
-    def _patience(self, name: str, source: str, seconds: object) -> float | None:
-        """Return for how long upstream keeps what an output lacks that does not go on."""
-        if seconds is None:
-            return None
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < _LONGEST:
-            raise InvalidArgument(parameter="patience", value=seconds, expected="a number of seconds from 0 on")
-        if isinstance(self._sources[source], PushedSource):
-            raise CannotPause(output=name, source=source)
-        return float(seconds)
-
-    def _operates(self, plan: OutputPlan) -> bool:
-        """Whether it is certain that an output gets operations; otherwise it shows when the flow runs."""
-        declared = self._sources[plan.source].schema
-        kept = plan.channel != "errors" and not any(isinstance(step, Changelog) for step in plan.steps)
-        return kept and declared is not None and carries(columns_of(declared, plan.channel))
 
     def run(
         self,
