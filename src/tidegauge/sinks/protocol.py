@@ -14,13 +14,13 @@ Errors mean the same everywhere: `Transient` and `OSError` may pass, and are tri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from tidegauge.remap.history import NO_HISTORY, History, Link
-from tidegauge.sinks.layout.values import PartitionValues
+from tidegauge.sinks.datafiles import StagedFile, Volume
 
 __all__ = [
     "Applying",
@@ -58,70 +58,6 @@ class OutputId:
 
     def __str__(self) -> str:
         return f"{self.flow}:{self.output}"
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A data file: its path relative to the table, what it holds, and the first and last epoch of its rows.
-
-    statistics: what readers skip files by, as the text that the table's log carries; "" where the sink keeps none.
-    partition: the values of the table's partition columns that all its rows have, in the table's order, as the text
-    that the table's log carries; empty for a table without partitions.
-    deletions: which of the rows that it has are deleted, as text that `sinks.vectors` reads; "" for none. `rows` are
-    those that are left.
-    """
-
-    path: str
-    rows: int
-    bytes: int
-    first_epoch: int
-    last_epoch: int
-    statistics: str = ""
-    partition: PartitionValues = ()
-    deletions: str = ""
-
-    @property
-    def name(self) -> str:
-        """What tells it from other files, and from itself with other rows deleted."""
-        return self.path + self.deletions
-
-    def encode(self) -> dict[str, Any]:
-        """Return the file as JSON data."""
-        return {name: value for name, value in asdict(self).items() if value not in ("", ())}
-
-    @staticmethod
-    def decode(data: Mapping[str, Any]) -> StagedFile:
-        """Return the file that `encode` described."""
-        return StagedFile(
-            path=str(data["path"]),
-            rows=int(data["rows"]),
-            bytes=int(data["bytes"]),
-            first_epoch=int(data["first_epoch"]),
-            last_epoch=int(data["last_epoch"]),
-            statistics=str(data.get("statistics", "")),
-            partition=tuple((str(name), value) for name, value in data.get("partition", [])),
-            deletions=str(data.get("deletions", "")),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """How much a table holds."""
-
-    files: int = 0
-    rows: int = 0
-    bytes: int = 0
-
-    def __add__(self, other: Volume) -> Volume:
-        return Volume(self.files + other.files, self.rows + other.rows, self.bytes + other.bytes)
-
-    def __sub__(self, other: Volume) -> Volume:
-        return Volume(self.files - other.files, self.rows - other.rows, self.bytes - other.bytes)
-
-    @staticmethod
-    def of(files: Sequence[StagedFile]) -> Volume:
-        """Return what data files hold together."""
-        return Volume(len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
 
 
 class Stager(Protocol):

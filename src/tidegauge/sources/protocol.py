@@ -53,8 +53,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -65,7 +64,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import PARTITIONS, FromTime, FromTimes
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.metadata import TIMESTAMP
+from tidegauge.sources.badrecords import BAD_RECORDS, BadRecord, OnBadRecord
 
 __all__ = [
     "BAD_RECORDS",
@@ -89,44 +88,6 @@ __all__ = [
     "Split",
     "from_time_of",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class BadRecord:
-    """A record that could not be decoded, with where it stands and its raw bytes.
-
-    key, and timestamp (with a time zone): of a message that has them. withdraws: nothing is wrong with it, it takes
-    back the bad records of its key; so it is kept where those are collected, and stops nothing. left_out: its row
-    comes all the same, with a mark for what it lacks (`tidegauge.leftout`); it is bad only where nobody carries that.
-    """
-
-    partition: str
-    position: int
-    raw: bytes
-    code: str
-    message: str
-    key: bytes | None = None
-    timestamp: datetime | None = None
-    withdraws: bool = False
-    left_out: bool = False
-
-
-OnBadRecord = Callable[[BadRecord], None]
-"""Called by `Source.read` for each record that cannot be decoded. It may raise, which ends the read."""
-
-BAD_RECORDS = pa.schema(
-    [
-        ("source", pa.string()),
-        ("partition", pa.string()),
-        ("position", pa.int64()),
-        ("raw", pa.binary()),
-        ("code", pa.string()),
-        ("message", pa.string()),
-        ("key", pa.binary()),
-        ("timestamp", TIMESTAMP),
-    ]
-)
-"""The columns of `stream.errors`."""
 
 
 class Split(Protocol):
