@@ -24,11 +24,11 @@ import pyarrow as pa
 from tidegauge.sinks.commits import staged_status
 from tidegauge.sinks.delta.head import Action, actions_of, entry
 from tidegauge.sinks.location import TablePath, put_new
-from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.protocol import OutputId, StagedFile
 from tidegauge.sinks.statistics import loosened, suited
 from tidegauge.sinks.vectors import count_of, descriptor_of
 
-__all__ = ["MarkedFile", "changing", "described", "made", "put", "was_written_by"]
+__all__ = ["MarkedFile", "about_span", "changing", "described", "made", "put", "was_written_by"]
 
 _SAFE: Final = "/=:+,;@!$&'()*"
 """Signs that an address may have in its path."""
@@ -55,6 +55,17 @@ class MarkedFile:
             "stats": loosened(self.added.get("stats") or "", self.after.rows + count_of(self.after.deletions)),
             "deletionVector": descriptor_of(self.after.deletions),
         }
+
+
+def about_span(
+    output: OutputId, lower: int, upper: int, *, write: str, changes: tuple[int, int] | None
+) -> dict[str, Any]:
+    """Return what an entry says of the epochs `[lower, upper)` that it brings, for people and for `delta.history`.
+
+    write: the attempt. changes: the first and the last epoch of changes by key that come with it.
+    """
+    said = {"flow": output.flow, "output": output.output, "lower": lower, "upper": upper, "write": write}
+    return said if changes is None else {**said, "changes": list(changes)}
 
 
 def changing(

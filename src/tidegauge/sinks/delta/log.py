@@ -45,7 +45,7 @@ from tidegauge.sinks.delta.asof import version_as_of
 from tidegauge.sinks.delta.checkpoints import Checkpoints
 from tidegauge.sinks.delta.columns import allows_vectors
 from tidegauge.sinks.delta.creating import snapshot
-from tidegauge.sinks.delta.entry import MarkedFile
+from tidegauge.sinks.delta.entry import MarkedFile, about_span
 from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, log_read
 from tidegauge.sinks.delta.history import carried, kept_links, number, text_of, version_of
@@ -206,14 +206,7 @@ class DeltaLog:
         self._appending.settle()  # before the table is found to hold the span
         # before the commit, which may refer to a file of it
         chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
-        mine = {
-            "flow": self._output.flow,
-            "output": self._output.output,
-            "lower": lower,
-            "upper": upper,
-            "write": write,
-            **({} if changes is None else {"changes": list(changes)}),
-        }
+        mine = about_span(self._output, lower, upper, write=write, changes=changes)
         for _ in range(_ATTEMPTS):
             self.check(lower, history)
             if self._upper:

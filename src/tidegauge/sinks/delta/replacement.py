@@ -45,7 +45,7 @@ from tidegauge.remap.history import NO_HISTORY, History, Link, agree
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span
 from tidegauge.sinks.delta.columns import described_anew
-from tidegauge.sinks.delta.entry import MarkedFile, changing, described, made, was_written_by
+from tidegauge.sinks.delta.entry import MarkedFile, about_span, changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import named_files, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, entry, log_read, newest, unsupported
 from tidegauge.sinks.delta.history import carried, number
@@ -206,16 +206,8 @@ class DeltaReplacement:
         for owner in (changed_id(self._output), key_id(self._output)):
             if owner in head.transactions:  # of the edition before: this one has all rows, and nothing was taken out
                 vouching.setdefault(owner, -1)
-        said = {
-            "flow": self._output.flow,
-            "output": self._output.output,
-            "lower": 0,
-            "upper": upper,
-            "write": write,
-            **({} if changes is None else {"changes": list(changes)}),
-            **chain,
-            **holding(Volume.of(files)),
-        }
+        mine = about_span(self._output, 0, upper, write=write, changes=changes)
+        said = {**mine, **chain, **holding(Volume.of(files))}
         now = time.time_ns() // 1_000_000
         same = not differences(columns_of(head.schema), columns) and head.partitioned == list(self._layout.names)
         text = Schema.from_arrow(columns).to_json()
