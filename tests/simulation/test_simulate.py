@@ -30,7 +30,8 @@ from tidegauge.errors.simulation import (
 from tidegauge.errors.sinks import UnsupportedColumn
 from tidegauge.testing.simulation import KINDS, Shrinking, replay, simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import AT_FEEDS, AT_FILES, AT_LOGS, planned
+from tidegauge.testing.simulation.kinds import AT_FEEDS, AT_FILES, AT_LOGS
+from tidegauge.testing.simulation.plan import planned
 from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
 from tidegauge.testing.simulation.world import World
 

@@ -2,8 +2,7 @@
 
 *Acts* are what others do at an instant: writers append, retention takes records, a broker goes away, a clock is put
 back. *Faults* strike a driver where it meets the world: at the nth time that any driver comes to a place of a name.
-The seed also decides
-which actor runs next.
+`kinds` lists all that may go wrong. The seed also decides which actor runs next.
 
 Invariant: a plan is a value, made of the seed and of what the flow looks like. A plan with fewer acts or faults is a
 plan, so a failing one can be made smaller by leaving things out.
@@ -21,9 +20,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, NamedTuple
 
-from tidegauge.errors.simulation import UnknownFault
+from tidegauge.testing.simulation.kinds import (
+    APART,
+    AT_A_PLACE,
+    AT_FEEDS,
+    AT_FILES,
+    AT_LOGS,
+    AT_UPSTREAMS,
+    BETWEEN_ALSO,
+    KINDS,
+    LASTING,
+    FaultKind,
+    checked_kinds,
+)
 
 __all__ = [
     "APART",
@@ -49,83 +60,6 @@ __all__ = [
     "written",
 ]
 
-FaultKind: TypeAlias = Literal[
-    "crash",
-    "pause",
-    "slow",
-    "error",
-    "lost",
-    "full",
-    "away",
-    "clock",
-    "rival",
-    "retention",
-    "stop",
-    "cut",
-    "late",
-    "recreate",
-    "rotate",
-    "stale",
-    "restore",
-    "history",
-    "save",
-    "truncate",
-    "replace",
-    "torn",
-    "spoil",
-    "rewind",
-    "outputs",
-    "decisions",
-    "add",
-    "anew",
-    "remake",
-    "gain",
-    "alter",
-]
-KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
-"""What may go wrong.
-
-    crash      a driver dies
-    pause      a driver stops for a while, and goes on with what it believed
-    slow       one thing that a driver does takes long
-    error      one thing that a driver does fails, and nothing of it is done
-    lost       one thing that a driver does is done, and its answer is an error
-    full       the store and the tables have no room for a while
-    away       an upstream does not answer for a while
-    clock      a driver's wall clock jumps, or runs too fast or too slow from then on
-    rival      another driver is started beside the one that runs
-    retention  records are taken from upstream before they are read
-    stop       somebody stops the driver, and starts it again
-    cut        the connections of a source that pushes are cut
-    late       an upstream hears late, in any order, or never, what it is told: a source that pushes, or a topic
-    recreate   a topic is deleted, and another one of its name is made; somebody resumes the source that fails of it
-    rotate     a log is renamed, or copied and truncated; an older file comes late; one grows and keeps its time
-    stale      for a while, a broker says an older end of a topic's committed records than before
-    restore    the flow is stopped, its store is put back from a backup, and recovered from the tables
-    history    readers hold epochs while they read; the flow is stopped, and what nobody holds is compacted
-    save       a file is saved anew, as editors do: another file of its name has the same lines, or more
-    truncate   a log is cut off and there is no copy, or its torn last line is; somebody resumes the source
-    replace    a file is deleted, and may come back, or another one takes its place; somebody resumes the source
-    torn       a file that a task has staged is cut short before it is committed
-    outputs    the flow runs without one of its outputs, from the beginning or for a while; then that is late
-    spoil      a record comes that cannot be decoded: it is collected, or somebody skips it after its source failed
-    decisions  somebody pauses outputs while drivers run, limits late ones, and drops some; their tables stay or go
-    add        the flow runs without one of its outputs, and then its driver is told to take that in
-    anew       somebody drops an output while drivers run, with its table or without, and adds it again
-    remake     somebody has all rows of a table made again, by other code or by the same, or takes that back
-    gain       the flow declares one more column of a source, from the next driver on; it begins without some; of a
-               database, one more table
-    alter      a table of a database gets one more column, perhaps with values in the rows of before
-    rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
-"""
-
-AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost", "torn")
-"""The kinds that strike a driver at a place; the others happen at an instant."""
-AT_UPSTREAMS: Final = ("away", "retention")
-AT_FEEDS: Final = ("cut", "late")
-AT_LOGS: Final = ("late", "recreate", "stale", "spoil")
-AT_FILES: Final = ("rotate", "save", "truncate", "replace", "spoil")
-
 STEERING: Final = ("put off", "limit", "drop", "add", "anew", "remake")
 """What somebody may decide about outputs."""
 
@@ -137,12 +71,10 @@ AUTO: Final = -1
 _RATES: Final = (0, 1, 5, 40, AUTO)
 """Rows a second."""
 
-APART: Final[tuple[FaultKind, ...]] = ("decisions", "add", "anew", "remake", "gain", "alter")
-"""The kinds that are drawn from generators of their own, so that seeds that were found stay what they are."""
 _AT_COMMANDS: Final[tuple[FaultKind, ...]] = ("crash", "error", "lost")
 """The faults that strike where a table is removed or gets another edition."""
 _ALSO: Final = 0.6
-"""How often one of these comes where other kinds do: decisions only where several do."""
+"""How often a kind of `APART` comes where other kinds do: decisions only where several do."""
 
 _NEW: Final = 0.6
 """How often an output that comes late is a new one: the flow begins without it."""
@@ -158,15 +90,6 @@ is done and the worker has not heard of it. The numbers are at which count a fau
 
 _TOGETHER: Final[Mapping[FaultKind, int]] = {"history": 3, "decisions": 2}
 """How many acts of a kind come where one comes of another kind: one alone does little."""
-
-BETWEEN_ALSO: Final = ("crash", "pause", "slow")
-"""What can happen to a driver that asks nobody for anything."""
-
-LASTING: Final[Mapping[FaultKind, tuple[float, ...]]] = {
-    "pause": (0.5, 3.0, 20.0, 31.0, 60.0),
-    "slow": (0.1, 1.0, 5.0, 40.0),
-}
-"""How many seconds a fault lasts, of the kinds that last."""
 
 
 class FlowFacts(NamedTuple):
@@ -273,16 +196,6 @@ class Plan:
     def with_faults(self, faults: Sequence[Fault]) -> Plan:
         """Return the plan with other faults."""
         return replace(self, faults=tuple(faults))
-
-
-def checked_kinds(kinds: Sequence[str] | None) -> tuple[FaultKind, ...]:
-    """Return kinds of faults; None stands for all. Raises `UnknownFault`."""
-    if kinds is None:
-        return KINDS
-    wrong = [kinds] if isinstance(kinds, str) else [kind for kind in kinds if kind not in KINDS]
-    if wrong:
-        raise UnknownFault(kind=wrong[0], known=list(KINDS))
-    return tuple(kind for kind in KINDS if kind in kinds)
 
 
 def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, epochs: int = 30) -> Plan:
