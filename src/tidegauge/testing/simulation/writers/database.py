@@ -33,7 +33,7 @@ from tidegauge.testing.simulation.upstream.database.tables import (
 )
 from tidegauge.testing.simulation.writers.feed import WorldMeeting
 from tidegauge.testing.simulation.writers.lasting import LastingPlaces
-from tidegauge.testing.simulation.writers.values import check_columns, made
+from tidegauge.testing.simulation.writers.values import check_columns, in_its_column, made
 
 __all__ = ["DatabaseUpstream", "TableBeginning", "data_tables", "row_of"]
 
@@ -216,13 +216,8 @@ class DatabaseUpstream(LastingPlaces):
             columns = pa.schema([*self.schema.field(table.stream).type])
             found = [{name: row.get(name) for name in columns.names} for row in rows]
             batch = pa.RecordBatch.from_pylist(found, columns)
-            batches += [self._in_its_column(table.stream, batch)] if rows else []
+            batches += [in_its_column(batch, table.stream, self.schema)] if rows else []
         return batches
-
-    def _in_its_column(self, stream: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        struct = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
-        arrays = [struct if column.name == stream else pa.nulls(rows.num_rows, column.type) for column in self.schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def act(self, act: Act) -> None:
         """Do what applications do, or the network, or an administrator."""

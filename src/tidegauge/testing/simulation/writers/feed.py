@@ -24,7 +24,7 @@ from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.feed import FeedLog
 from tidegauge.testing.simulation.upstream.feed_source import SimulatedFeed, data_columns
 from tidegauge.testing.simulation.writers.lasting import LastingPlaces
-from tidegauge.testing.simulation.writers.values import check_columns, made
+from tidegauge.testing.simulation.writers.values import check_columns, in_its_column, made
 
 __all__ = ["FeedUpstream", "WorldMeeting"]
 
@@ -119,13 +119,8 @@ class FeedUpstream(LastingPlaces):
             columns = self._source.streams[stream]
             there = [added[name] if name in added else rows[name] for name in columns.names]
             batch = pa.RecordBatch.from_arrays(there, schema=columns)
-            found.append(batch if stream == "" else self._in_its_column(stream, batch))
+            found.append(batch if stream == "" else in_its_column(batch, stream, self.schema))
         return found
-
-    def _in_its_column(self, stream: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        struct = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
-        arrays = [struct if column.name == stream else pa.nulls(rows.num_rows, column.type) for column in self.schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def act(self, act: Act) -> None:
         """Do what a writer does, or the network. number: how much of it, and by that to which partition."""

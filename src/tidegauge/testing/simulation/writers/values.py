@@ -16,7 +16,7 @@ import pyarrow.compute
 from tidegauge.errors.simulation import Ungeneratable
 from tidegauge.sources.generated import can_generate, rows
 
-__all__ = ["check_columns", "made"]
+__all__ = ["check_columns", "in_its_column", "made"]
 
 pc: Final[Any] = pyarrow.compute
 
@@ -43,3 +43,15 @@ def made(columns: pa.Schema, *, seed: int, shard: int, lower: int, upper: int) -
             values = found.column(number)
             held.append(pc.if_else(mask, pa.scalar(None, column.type), values) if column.nullable else values)
     return pa.RecordBatch.from_arrays(held, schema=columns)
+
+
+def in_its_column(rows: pa.RecordBatch, stream: str, columns: pa.Schema) -> pa.RecordBatch:
+    """Return rows of a stream as a flow gets them: in the column of the stream, and null in those of the others.
+
+    >>> columns = pa.schema([(name, pa.struct([("id", pa.int64())])) for name in ("orders", "users")])
+    >>> in_its_column(pa.record_batch({"id": [7]}), "orders", columns).to_pylist()
+    [{'orders': {'id': 7}, 'users': None}]
+    """
+    struct = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
+    arrays = [struct if column.name == stream else pa.nulls(rows.num_rows, column.type) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
