@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation.begun import FAULTS, make_flow
+from tests.simulation.lived import lived_through
 from tests.simulation.test_faults import epochs
 
 from tidegauge.errors.simulation import SimulationFailed
@@ -22,9 +23,7 @@ APPENDS = tuple(Act(0.2 + n, "append", "orders", 2) for n in range(8))
 def lived(name: str, *faults: Fault) -> World:
     """A world in which an output is left out for some epochs from the beginning."""
     acts = (Act(0.0, "outputs", name, 4), *APPENDS)
-    world = World(Ground.of(make_flow), Plan(1, 9.0, acts, faults, calm=True, unit=2))
-    world.run()
-    return world
+    return lived_through(Ground.of(make_flow), acts, faults, ends=9.0, unit=2)
 
 
 @pytest.mark.parametrize(

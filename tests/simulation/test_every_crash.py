@@ -15,10 +15,11 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from tests.simulation.lived import lived_through
 
 import tidegauge as tg
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.plan import Act, Fault
 from tidegauge.testing.simulation.world import World
 
 APPENDS = tuple(Act(0.3 + n, "append", "orders", 2) for n in range(5))
@@ -79,10 +80,7 @@ def ground(name: str) -> Ground:
 
 def lived(name: str, *faults: Fault, more: tuple[Act, ...] = (), ends: float = ENDS) -> World:
     """The world of a scenario. ends: from when on nobody dies any more."""
-    acts = tuple(sorted((*APPENDS, *SCENARIOS[name].acts, *more), key=lambda act: act.at))
-    world = World(ground(name), Plan(1, ends, acts, faults, calm=True, unit=2))
-    world.run()
-    return world
+    return lived_through(ground(name), (*APPENDS, *SCENARIOS[name].acts, *more), faults, ends=ends, unit=2)
 
 
 def writes(name: str) -> Iterator[Fault]:

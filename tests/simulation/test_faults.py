@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.simulation import spoilt
+from tests.simulation.lived import lived_through
 from tests.simulation.reference import make_flow
 
 from tidegauge.errors.history import StoreBehindTable
@@ -26,10 +27,7 @@ APPENDS = tuple(Act(0.3 + tick, "append", source, 3) for tick in range(4) for so
 
 def lived(*faults: Fault, acts: tuple[Act, ...] = (), seed: int = 1, unit: int = 0) -> World:
     """A calm world with a few appends in each source."""
-    both = tuple(sorted((*APPENDS, *acts), key=lambda act: act.at))
-    world = World(Ground.of(make_flow), Plan(seed, 5.0, both, faults, calm=True, unit=unit))
-    world.run()
-    return world
+    return lived_through(Ground.of(make_flow), (*APPENDS, *acts), faults, ends=5.0, seed=seed, unit=unit)
 
 
 @pytest.mark.parametrize("place", BETWEEN)

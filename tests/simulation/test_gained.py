@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.simulation.gained import FAULTS, LIVING, make_flow
+from tests.simulation.lived import lived_through
 
 import tidegauge as tg
 from tidegauge.errors.simulation import SimulationFailed
@@ -15,7 +16,7 @@ from tidegauge.remap.binding import Bound, Slice
 from tidegauge.testing import simulate
 from tidegauge.testing.simulation import ledger
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.plan import Act, Fault
 from tidegauge.testing.simulation.world import World
 
 APPENDS = tuple(Act(0.2 + n, "append", "orders", 2) for n in range(12))
@@ -25,10 +26,7 @@ GAINS = (Act(3.1, "gain", "orders"), Act(6.1, "gain", "orders"))
 
 def lived(*faults: Fault, also: tuple[Act, ...] = ()) -> World:
     """A world in which orders gain a column, and later another one."""
-    acts = tuple(sorted((*APPENDS, *GAINS, *also), key=lambda act: act.at))
-    world = World(Ground.of(make_flow), Plan(1, 13.0, acts, faults, calm=True, unit=2))
-    world.run()
-    return world
+    return lived_through(Ground.of(make_flow), (*APPENDS, *GAINS, *also), faults, ends=13.0, unit=2)
 
 
 def begins(world: World, output: str, column: str) -> int:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from tests.simulation.grown import FAULTS, make_flow
+from tests.simulation.lived import lived_through
 from tests.simulation.test_joined import same_as_the_database
 
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
+from tidegauge.testing.simulation.plan import Act, Fault, planned
 from tidegauge.testing.simulation.world import World
 
 ENDS = 5.0
@@ -27,10 +28,7 @@ def ground() -> Ground:
 
 
 def lived(*faults: Fault) -> World:
-    acts = sorted(ACTS, key=lambda act: act.at)
-    world = World(ground(), Plan(1, ENDS, tuple(acts), faults, calm=True))
-    world.run()
-    return world
+    return lived_through(ground(), ACTS, faults, ends=ENDS)
 
 
 def taken(world: World) -> set[str]:

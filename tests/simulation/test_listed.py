@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.listed import FAULTS, make_flow
+from tests.simulation.lived import lived_through
 
 import tidegauge as tg
 from tidegauge.errors.simulation import SimulationFailed
@@ -15,7 +16,7 @@ from tidegauge.sources.listings.entries import Known, Novelty
 from tidegauge.sources.listings.reading import lost_of
 from tidegauge.testing.simulation import simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.plan import Act, Fault
 from tidegauge.testing.simulation.world import World
 from tidegauge.testing.simulation.writers.listings import ListingsUpstream
 
@@ -32,9 +33,7 @@ STEPS = (
 
 
 def lived(*acts: Act, faults: tuple[Fault, ...] = (), ends: float = 8.0) -> World:
-    world = World(GROUND, Plan(1, ends, acts, faults, calm=True))
-    world.run()
-    return world
+    return lived_through(GROUND, acts, faults, ends=ends)
 
 
 def appear(source: str, times: int = 5, rows: int = 2) -> tuple[Act, ...]:

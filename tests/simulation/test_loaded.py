@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.lived import lived_through
 from tests.simulation.loaded import FAULTS, make_flow
 
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.sources.batches import loading, source
 from tidegauge.testing.simulation import simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.plan import Act, Fault
 from tidegauge.testing.simulation.world import World
 from tidegauge.testing.simulation.writers.loads import LoadsUpstream
 
@@ -18,9 +19,7 @@ STEPS = ("history: probe", "before append bindings", "history: plan", "history: 
 
 
 def lived(*acts: Act, faults: tuple[Fault, ...] = (), ends: float = 6.0) -> World:
-    world = World(GROUND, Plan(1, ends, acts, faults, calm=True))
-    world.run()
-    return world
+    return lived_through(GROUND, acts, faults, ends=ends)
 
 
 def epochs_of_loads(world: World) -> list[int]:

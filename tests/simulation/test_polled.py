@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 import pytest
+from tests.simulation.lived import lived_through
 
 import tidegauge as tg
 from tidegauge.errors.simulation import SimulationFailed
@@ -61,9 +62,7 @@ def ground(merge: str) -> Ground:
 
 def lived(merge: str, *faults: Fault) -> World:
     acts = tuple(Act(0.3 + 0.9 * n, "append", "orders", 3) for n in range(6))
-    world = World(ground(merge), Plan(1, ENDS, acts, faults, calm=True))
-    world.run()
-    return world
+    return lived_through(ground(merge), acts, faults, ends=ENDS)
 
 
 def upstream_of(world: World) -> PollsUpstream:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.postgres import free_port
+from tests.simulation.lived import lived_through
 from tests.simulation.shop import by_key, make_flow
 
 import tidegauge as tg
@@ -20,7 +21,7 @@ from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.testing import simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
+from tidegauge.testing.simulation.plan import Act, Fault, planned
 from tidegauge.testing.simulation.tables.lake import applied
 from tidegauge.testing.simulation.upstream import PUSH_POINTS
 from tidegauge.testing.simulation.upstream.database.sender import DATABASE_POINTS
@@ -42,10 +43,7 @@ def ground() -> Ground:
 
 
 def lived(*faults: Fault, more: tuple[Act, ...] = (), seed: int = 1) -> World:
-    acts = sorted((*ACTS, *more), key=lambda act: act.at)
-    world = World(ground(), Plan(seed, ENDS, tuple(acts), faults, calm=True))
-    world.run()
-    return world
+    return lived_through(ground(), (*ACTS, *more), faults, ends=ENDS, seed=seed)
 
 
 def same_as_the_database(world: World) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.lived import lived_through
 from tests.simulation.store import make_flow, of_mysql, of_mysql8
 from tests.simulation.test_shop import ACTS, ENDS, in_order, leave_a_table_out
 
@@ -20,7 +21,7 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.testing import simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
+from tidegauge.testing.simulation.plan import Act, Fault, planned
 from tidegauge.testing.simulation.tables.lake import applied
 from tidegauge.testing.simulation.upstream import PUSH_POINTS
 from tidegauge.testing.simulation.upstream.database.binlog_sender import BINLOG_POINTS
@@ -37,10 +38,8 @@ def ground(kind: str) -> Ground:
 
 
 def lived(kind: str, *faults: Fault, more: tuple[Act, ...] = (), seed: int = 1) -> World:
-    acts = sorted((*ACTS, Act(0.9, "grow", "db", 2), *more), key=lambda act: act.at)
-    world = World(ground(kind), Plan(seed, ENDS, tuple(acts), faults, calm=True))
-    world.run()
-    return world
+    acts = (*ACTS, Act(0.9, "grow", "db", 2), *more)
+    return lived_through(ground(kind), acts, faults, ends=ENDS, seed=seed)
 
 
 def same_as_the_server(world: World) -> int:

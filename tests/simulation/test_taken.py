@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.simulation import reference
+from tests.simulation.lived import lived_through
 from tests.simulation.taken import make_flow
 from tests.simulation.test_faults import epochs
 
@@ -15,7 +16,7 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.job.past import TableRows
 from tidegauge.testing import simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
+from tidegauge.testing.simulation.plan import Act, Fault, planned
 from tidegauge.testing.simulation.world import World
 
 APPENDS = tuple(Act(0.2 + n, "append", "orders", 2) for n in range(8))
@@ -25,9 +26,7 @@ APPENDS = tuple(Act(0.2 + n, "append", "orders", 2) for n in range(8))
 def lived(name: str, *faults: Fault) -> World:
     """A world in which an output is left out for some epochs from the beginning."""
     acts = (Act(0.0, "outputs", name, 4), *APPENDS)
-    world = World(Ground.of(make_flow), Plan(1, 9.0, acts, faults, calm=True, unit=2))
-    world.run()
-    return world
+    return lived_through(Ground.of(make_flow), acts, faults, ends=9.0, unit=2)
 
 
 @pytest.mark.parametrize(
