@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
 from tests import java
 from tests.azure import azure as azure
 from tests.azure import azure_server as azure_server
+from tests.buckets import bucket as bucket
 from tests.depth import SLOW, TURNS, commits, examples, turn
 from tests.gcs import google as google
 from tests.gcs import translator as translator

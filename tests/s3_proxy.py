@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from email.message import Message
 from http import HTTPStatus
@@ -37,6 +37,8 @@ FAULTS: Final = (
     "slow",
     "expired",
 )
+ONCE, LONG = 1, 12
+"""How often a fault strikes: so that the client sits it out by itself, or until it has given up."""
 EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 SLOW_DOWN: Final = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 XML: Final = {"Content-Type": "application/xml"}
@@ -228,6 +230,16 @@ def whole(file: BufferedIOBase, size: int) -> bytes:
     if len(data := file.read(size)) != size:
         raise Unclear(HTTPStatus.BAD_REQUEST, f"{len(data)} bytes of {size}")
     return data
+
+
+def fault_cells(steps: Iterable[str], quick: Collection[tuple[str, str, int]] = ()) -> Iterator[Any]:
+    """Yield each fault at each step, once and for long, as parameters of a test: all but the quick ones `long`."""
+    for fault in FAULTS:
+        for step in steps:
+            for times in (ONCE, LONG):
+                if fault != "slow" or times == ONCE:
+                    marks = [] if (fault, step, times) in quick else [pytest.mark.long]
+                    yield pytest.param(fault, step, times, marks=marks)
 
 
 @pytest.fixture

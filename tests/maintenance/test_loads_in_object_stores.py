@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -15,7 +15,7 @@ import pytest
 from tests.forked import end_of
 from tests.maintenance.history import loaded_together, rows, shop, write
 from tests.s3 import Lake
-from tests.s3_proxy import FAULTS, Fault, Proxy
+from tests.s3_proxy import ONCE, Fault, Proxy, fault_cells
 from tests.sources.polls.server import served
 
 import tidegauge as tg
@@ -36,13 +36,7 @@ STEPS = {
     "entry": ("PUT", "_loaded/0"),
     "reading the log": ("GET", "_loaded/0"),
 }
-ONCE, LONG = 1, 12
 QUICK = {("dropped after", "entry", ONCE), ("503 before", "rows", ONCE)}
-
-
-@pytest.fixture(params=["lake", "azure", "google"])
-def bucket(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue(request.param)
 
 
 def parts(place: str) -> list[str]:
@@ -113,16 +107,7 @@ def test_loads_at_one_time_of_other_files_are_all_made(lake: Lake, tmp_path: Pat
     assert [n for n, _ in rows(flow)] == [*range(1, 6), *range(11, 16)]
 
 
-def cells() -> Iterator[Any]:
-    for fault in FAULTS:
-        for step in STEPS:
-            for times in (ONCE, LONG):
-                if fault != "slow" or times == ONCE:
-                    marks = [] if (fault, step, times) in QUICK else [pytest.mark.long]
-                    yield pytest.param(fault, step, times, marks=marks)
-
-
-@pytest.mark.parametrize(("fault", "step", "times"), [*cells()])
+@pytest.mark.parametrize(("fault", "step", "times"), [*fault_cells(STEPS, QUICK)])
 def test_a_load_is_there_once_whatever_breaks_where(
     lake: Lake, proxy: Proxy, tmp_path: Path, fault: str, step: str, times: int
 ) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from tests.s3 import Lake
-from tests.s3_proxy import FAULTS, Fault, Proxy
+from tests.s3_proxy import ONCE, Fault, Proxy, fault_cells
 from tests.sinks.conftest import OUTPUT, SCHEMA, rows
 from tests.sinks.test_parquet_in_s3 import listed_rows
 
@@ -37,8 +37,6 @@ STEPS = {
     "reading the log": ("GET", "_delta_log/00000000000000000001.json"),
     "looking at a file": ("HEAD", ".parquet"),
 }
-ONCE, LONG = 1, 12
-"""A fault that the client sits out by itself, and one that outlasts what it tries."""
 QUICK = {("dropped after", "commit", ONCE)}
 VECTOR_STEPS = {
     "reading rows": ("GET", ".parquet"),
@@ -59,17 +57,7 @@ PARQUET_STEPS = {
 """Those of a Parquet table."""
 
 
-def cells(steps: Any) -> Iterator[Any]:
-    for fault in FAULTS:
-        for step in steps:
-            for times in (ONCE, LONG):
-                if fault == "slow" and times == LONG:
-                    continue
-                quick = steps is STEPS and (fault, step, times) in QUICK
-                yield pytest.param(fault, step, times, marks=[] if quick else [pytest.mark.long])
-
-
-@pytest.mark.parametrize(("fault", "step", "times"), [*cells(STEPS)])
+@pytest.mark.parametrize(("fault", "step", "times"), [*fault_cells(STEPS, QUICK)])
 @pytest.mark.parametrize("envelope", ["append", pytest.param("upsert", marks=pytest.mark.long)])
 def test_each_row_is_there_once_whatever_breaks_where(
     lake: Lake, proxy: Proxy, fault: str, step: str, times: int, envelope: Any
@@ -101,7 +89,7 @@ def test_each_row_is_there_once_whatever_breaks_where(
     assert len(added) == len(set(added))
 
 
-@pytest.mark.parametrize(("fault", "step", "times"), [*cells(VECTOR_STEPS)])
+@pytest.mark.parametrize(("fault", "step", "times"), [*fault_cells(VECTOR_STEPS)])
 def test_each_key_has_its_last_row_whatever_breaks_where_while_rows_are_marked(
     lake: Lake, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, fault: str, step: str, times: int
 ) -> None:
@@ -128,7 +116,7 @@ def test_each_key_has_its_last_row_whatever_breaks_where_while_rows_are_marked(
     assert len([name for name in ObjectPath.of(lake.at("orders/_delta_log")).names() if name.endswith(".json")]) == 3
 
 
-@pytest.mark.parametrize(("fault", "step", "times"), [*cells(PARQUET_STEPS)])
+@pytest.mark.parametrize(("fault", "step", "times"), [*fault_cells(PARQUET_STEPS)])
 def test_each_row_of_a_parquet_table_is_there_once_whatever_breaks_where(
     lake: Lake, proxy: Proxy, fault: str, step: str, times: int
 ) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.s3 import Lake
-from tests.s3_proxy import FAULTS, Fault, Proxy
+from tests.s3_proxy import ONCE, Fault, Proxy, fault_cells
 from tests.sources.polls.polling import Driver, Pages, rows_of
 
 import tidegauge as tg
@@ -30,13 +29,7 @@ STEPS = {
     "reading rows": ("GET", ".parquet"),
     "looking at rows": ("HEAD", ".parquet"),
 }
-ONCE, LONG = 1, 12
 QUICK = {("dropped after", "manifest", ONCE), ("503 before", "rows", ONCE)}
-
-
-@pytest.fixture(params=["lake", "azure", "google"])
-def bucket(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue(request.param)
 
 
 def source(at: str, upstream: Any, **given: Any) -> tg.PollingSource:
@@ -80,16 +73,7 @@ def test_o1_an_unchanged_poll_asks_the_store_for_nothing(lake: Lake, proxy: Prox
     assert proxy.asked == []
 
 
-def cells() -> Iterator[Any]:
-    for fault in FAULTS:
-        for step in STEPS:
-            for times in (ONCE, LONG):
-                if fault != "slow" or times == ONCE:
-                    marks = [] if (fault, step, times) in QUICK else [pytest.mark.long]
-                    yield pytest.param(fault, step, times, marks=marks)
-
-
-@pytest.mark.parametrize(("fault", "step", "times"), [*cells()])
+@pytest.mark.parametrize(("fault", "step", "times"), [*fault_cells(STEPS, QUICK)])
 def test_each_row_is_there_once_whatever_breaks_where(
     lake: Lake, proxy: Proxy, fault: str, step: str, times: int
 ) -> None:
