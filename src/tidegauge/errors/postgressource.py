@@ -232,8 +232,9 @@ class TableChanged(Definite):
     of_stream = True
     what = "the table {table} is not what it was: {detail}"
     cause = (
-        "a column was dropped or renamed, or the table was renamed, or dropped, and perhaps made again; or a "
-        "partition of it was attached with rows, or was dropped, detached or truncated"
+        "a column was dropped or renamed, or the table was renamed, or dropped, and perhaps made again; or it was "
+        "taken out of the publication, so that changes are missing; or a partition of it was attached with rows, or "
+        "was dropped, detached or truncated"
     )
     remedy = (
         "the outputs of this table end here, and the others go on. If no row was changed since, bring the table or "

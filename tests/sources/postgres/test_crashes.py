@@ -24,7 +24,7 @@ from tests.sources.postgres.test_refusals import connected, received, released
 from tests.waiting import eventually
 
 import tidegauge as tg
-from tidegauge.errors.postgressource import PastAcknowledged, PublicationUnfit, ServerAway
+from tidegauge.errors.postgressource import PastAcknowledged, ReplicaIdentityMissing, ServerAway
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
 from tidegauge.remap.frontier import ORIGIN, Frontier
@@ -336,9 +336,9 @@ def test_what_somebody_puts_right_stalls_the_source_by_name_and_it_goes_on_by_it
             return "" if source.error is None else source.error.code
 
         eventually(lambda: error() == "")
-        shop.do("ALTER PUBLICATION shop DROP TABLE users")
-        eventually(lambda: error() == PublicationUnfit.code)
-        shop.do("ALTER PUBLICATION shop ADD TABLE users")
+        shop.do("ALTER TABLE users REPLICA IDENTITY NOTHING")
+        eventually(lambda: error() == ReplicaIdentityMissing.code)
+        shop.do("ALTER TABLE users REPLICA IDENTITY DEFAULT")
         shop.do("INSERT INTO users VALUES (11, 'x')")
         eventually(lambda: error() == "" and uppers(going)["users"] > 1)
     flow = shop.catch_up()

@@ -24,7 +24,7 @@ from tidegauge.sources.postgres.progress import RowsProgress
 @pytest.fixture
 def shop(logical: Server, tmp_path: Path) -> Shop:
     found = Shop(logical, tmp_path)
-    found.table("orders", "id bigint PRIMARY KEY, who text, day date")
+    found.table("orders", "id bigint PRIMARY KEY, who text, day date, more text")
     found.table("users", "id int PRIMARY KEY, name text")
     found.do("INSERT INTO orders SELECT i, 'user ' || i, NULL FROM generate_series(1, 10) i")
     found.publish()
@@ -121,8 +121,13 @@ def test_an_output_that_begins_now_beside_those_that_ended_has_all_that_comes_or
 
 
 RENAMED = ["ALTER TABLE orders RENAME TO other", "INSERT INTO other VALUES (12, 'bob', NULL)"]
-AGAIN = ["DROP TABLE orders", "CREATE TABLE orders (id bigint PRIMARY KEY, who text, day date)"]
+AGAIN = ["DROP TABLE orders", "CREATE TABLE orders (id bigint PRIMARY KEY, who text, day date, more text)"]
 PUBLISHED = [*AGAIN, "ALTER PUBLICATION shop ADD TABLE orders", "INSERT INTO orders VALUES (12, 'bob', NULL)"]
+OUT, BACK = "ALTER PUBLICATION shop DROP TABLE orders", "ALTER PUBLICATION shop ADD TABLE orders"
+UNSEEN = "INSERT INTO orders VALUES (11, 'unseen', NULL)"
+SOME = ["ALTER PUBLICATION shop SET TABLE orders WHERE (id > 99), users", UNSEEN]
+ALL = "ALTER PUBLICATION shop SET TABLE orders, users"
+SWAPPED = ["ALTER TABLE orders RENAME who TO x", "ALTER TABLE orders RENAME more TO who"]
 COLUMN = ["ALTER TABLE orders RENAME who TO whom", "INSERT INTO orders VALUES (12, 'bob', NULL)"]
 
 
@@ -138,8 +143,18 @@ COLUMN = ["ALTER TABLE orders RENAME who TO whom", "INSERT INTO orders VALUES (1
         (["ALTER TABLE orders DROP COLUMN who"], "no column 'who' that is published"),
         (COLUMN, "no column 'who' at"),
         ([*COLUMN, "ALTER TABLE orders RENAME whom TO who"], "no column 'who' at"),
+        (["; ".join([*SWAPPED, "ALTER TABLE orders RENAME x TO more"])], "its column 'who' is another one"),
+        (["ALTER TABLE orders DROP who, ADD who text"], "its column 'who' is another one"),
+        ([OUT, UNSEEN], "it was taken out of the publication"),
+        (["; ".join([OUT, UNSEEN, BACK])], "it was taken out of the publication, and put back"),
+        (["; ".join(SOME)], "the publication had a condition on its rows"),
+        (["; ".join([*SOME, ALL])], "it was taken out of the publication, and put back"),
     ],
-    ids=["dropped", "renamed", "renamed, row", "back", "again", "again, row", "column", "column, row", "column back"],
+    ids=[
+        *("dropped", "renamed", "renamed, row", "back", "again", "again, row"),
+        *("column", "column, row", "column back", "swapped", "anew"),
+        *("out", "out and back", "condition", "condition and back"),
+    ],
 )
 @pytest.mark.parametrize("running", [False, True], ids=["away", "running"])
 def test_a_table_that_is_another_one_ends_its_outputs_alone(

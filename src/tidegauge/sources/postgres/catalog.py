@@ -90,7 +90,8 @@ class PublishedTable:
 
     published: the columns that the publication has, None where it lacks the table. filtered: the condition on rows.
     partitions: those that have its rows. via: the table in whose name a partition's changes come, "" for its own.
-    growth: what tells whether columns that come to it may be taken on.
+    growth: what tells whether columns that come to it may be taken on. members: how the publication has
+    it, or its schema, or all tables: the number of the catalog's row, and its list of columns, "" for all.
     """
 
     oid: int
@@ -106,6 +107,7 @@ class PublishedTable:
     partitions: tuple[TablePartition, ...] = ()
     via: str = ""
     growth: TableGrowth | None = None
+    members: tuple[tuple[int, str], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -180,7 +182,18 @@ _TABLES: Final = """
            coalesce((SELECT min(r.schemaname || '.' || r.tablename) FROM pg_partition_ancestors(c.oid) a
                      JOIN pg_class p ON p.oid = a.relid JOIN pg_namespace s ON s.oid = p.relnamespace
                      JOIN pg_publication_tables r ON (r.schemaname, r.tablename) = (s.nspname, p.relname)
-                     WHERE r.pubname = t_pub.pubname AND c.relispartition AND a.relid <> c.oid), '')
+                     WHERE r.pubname = t_pub.pubname AND c.relispartition AND a.relid <> c.oid), ''),
+           (WITH whole AS (
+                SELECT k.oid, k.relnamespace FROM pg_class k
+                WHERE k.oid = c.oid OR k.oid IN (SELECT a.relid FROM pg_partition_ancestors(c.oid) a)
+            )
+            SELECT json_agg(json_build_array(f.oid, f.listed)) FROM pg_publication p CROSS JOIN LATERAL (
+                SELECT m.oid::int8, coalesce(m.prattrs::text, '') AS listed FROM pg_publication_rel m
+                WHERE m.prpubid = p.oid AND m.prrelid IN (SELECT oid FROM whole)
+                UNION ALL SELECT y.oid::int8, '' FROM pg_publication_namespace y
+                WHERE y.pnpubid = p.oid AND y.pnnspid IN (SELECT relnamespace FROM whole)
+                UNION ALL SELECT p.oid::int8, '' WHERE p.puballtables) f
+            WHERE p.pubname = t_pub.pubname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     CROSS JOIN (SELECT %s::name AS pubname) t_pub
     LEFT JOIN pg_publication_tables t
@@ -271,13 +284,15 @@ def look(cursor: Any, publication: str, tables: Sequence[tuple[str, str]], slot:
         if row is None:
             missing.append(f"{schema}.{name}")
             continue
-        oid, kind, identity, key, readable, attributes, condition, via = row
+        oid, kind, identity, key, readable, attributes, condition, via, members = row
         columns = tuple(_column(*one) for one in cursor.execute(asked[_COLUMNS], (oid,)).fetchall())
         whole = None if attributes is None else tuple(attributes)
         leaves = partitions_of(cursor, oid) if kind == "p" else ()
         grown = growth(cursor, publication, oid, version, {one.oid: (one.file, one.empty) for one in leaves})
         facts = (kind, identity, key, readable, whole, condition)
-        found.append(PublishedTable(oid, schema, name, *facts, columns, leaves, via, grown))
+        found.append(
+            PublishedTable(oid, schema, name, *facts, columns, leaves, via, grown, tuple(map(tuple, members or ())))
+        )
     there = cursor.execute(asked[_SLOT], (slot,)).fetchone()
     return CatalogLook(
         version=version,

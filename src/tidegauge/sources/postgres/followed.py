@@ -22,7 +22,7 @@ from tidegauge.errors.base import Transient
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import CatalogLook
 from tidegauge.sources.postgres.checks import changed_tables, check_server, check_tables
-from tidegauge.sources.postgres.partitions import FollowedPartitions
+from tidegauge.sources.postgres.notes import FollowedNotes
 from tidegauge.sources.postgres.server import AnsweringServer
 from tidegauge.sources.postgres.sessions import DatabasePlace
 
@@ -88,17 +88,18 @@ class ReplicationSetup:
         self,
         found: CatalogLook,
         oids: Mapping[str, int],
-        partitions: FollowedPartitions,
+        notes: FollowedNotes,
         awaited: Collection[str] = (),
     ) -> Mapping[str, str]:
         """Return the tables that are not those that were declared, with why; raise what keeps others from it.
 
-        oids: the server's numbers of them, as far as known. partitions: the note of theirs.
+        oids: the server's numbers of them, as far as known. notes: those of them.
         awaited: tables that have not joined, see `unfit`.
         """
         declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
-        old = self.server.old_rows(partitions.questions(found))
-        changed = {**partitions.changed(found, old), **changed_tables(oids, declared, found)}
+        old = self.server.old_rows(notes.partitions.questions(found))
+        of_partitions = notes.partitions.changed(found, old)
+        changed = {**of_partitions, **notes.changed(found, declared), **changed_tables(oids, declared, found)}
         apart = {*changed, *awaited}
         others = tuple(table for table in found.tables if str(table) not in apart)
         missing = tuple(name for name in found.missing if name not in apart)

@@ -167,7 +167,8 @@ def _stored(
     then, now, identity, pages, size, method = (0, 0, "", 0, 1, "") if stored is None else stored
     if not then or then != now:
         raise TableRewritten(table=f"{part.schema}.{part.name}", source=source)
-    facts = [then, identity, list(key), [row[:4] for row in _columns(connection, oid) if row[0] in columns.names]]
+    of_columns = [row[:4] for row in _columns(connection, oid) if row[0] in columns.names]
+    facts = [then, identity, list(key), of_columns, table.members]  # where it was out, not all keys that changed come
     ranges = page_ranges(pages if method == "heap" else 0, max(RANGE_BYTES // size, 1))
     places = places_of(len(ranges), size, connection.info.server_version)
     return replace(part, facts=json.dumps(facts), ranges=ranges, pages=pages, places=places)

@@ -22,7 +22,7 @@ from tidegauge.sources.postgres.arriving import ArrivingTables, KeptChunks, give
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.gathering import Gathering, LaterPlaces
-from tidegauge.sources.postgres.partitions import FollowedPartitions
+from tidegauge.sources.postgres.notes import FollowedNotes
 from tidegauge.sources.sweep import backoff
 
 __all__ = ["JoiningTables"]
@@ -36,7 +36,7 @@ class JoiningTables:
     def __init__(self, reader: ReplicationSetup, identity: str, incarnation: int) -> None:
         self._reader: Final = reader
         self._later: Final = LaterTables(reader.folder, identity, incarnation)
-        self.partitions: Final = FollowedPartitions(reader.folder, identity, incarnation, reader.keeps_partitions)
+        self.notes: Final = FollowedNotes(reader.folder, identity, incarnation, reader.keeps_partitions)
         self._kept: Final = KeptChunks(self._later.chunks)
         self._waiting: dict[str, JoinedTable] = {}
         """The tables that join at a place that is yet to come, by stream."""
@@ -90,7 +90,7 @@ class JoiningTables:
             raise error
         self._awaited = {}
         self._later.forget()
-        self.partitions.forget()
+        self.notes.forget()
 
     def later(self, record: LogBeginning | None) -> set[str]:
         """Return the streams that came later. record: where the source began, None where that is not known."""
@@ -182,7 +182,7 @@ class JoiningTables:
         if not self.go_on(gathering) or self._arriving is None:
             return []
         joined = self._arriving.joined(gathering.reached)
-        self.partitions.begin(self._arriving.partitions)
+        self.notes.begin(self._arriving.streams.values(), self._arriving.partitions)
         self._later.join(joined)
         for one in joined:
             gathering.join(one.stream, one.oid, one.place)

@@ -91,18 +91,18 @@ class Replication:
             same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
             self._joining = JoiningTables(reader, self.identity, bound.incarnation)
-            self._partitions = self._joining.partitions
+            self._notes = self._joining.notes
             self._further = FurtherColumns(reader, self.identity, bound.incarnation, bound.frontier[WAL])
             self._further.seen(found.tables)
             self._late = self._joining.later(record if same else None)
             if record is not None and same and record.point:
                 self._joining.take_out(record, bound.frontier[WAL])
                 self._oids = {**self._oids, **self._joining.oids}
-                self._partitions.only(self._oids)
+                self._notes.only(self._oids)
             else:
-                self._partitions.only(())
+                self._notes.only(())
             awaited = self._joining.awaited(self._late)
-            self._changed, self._changed_by = reader.check(found, self._oids, self._partitions, awaited), found.end
+            self._changed, self._changed_by = reader.check(found, self._oids, self._notes, awaited), found.end
             self._joining.see(found, self._late)
             if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
                 self._open(found, bound)
@@ -176,7 +176,7 @@ class Replication:
         if begin.how == "stream":
             self._check(found, begin.lsn)
             begun_here = [one for one in found.tables if self._names[str(one)] not in self._late]
-            self._partitions.adopt(begun_here, found.horizon)
+            self._notes.adopt(begun_here, found.horizon)
             self._begin(begin.lsn)
         elif begin.how == "files":
             self._check(found, begin.lsn)
@@ -294,7 +294,7 @@ class Replication:
                 return None
             at = self._server.clock.micros()
             pieces, shapes = self._reading.pieces, self._reading.shapes
-            self._partitions.begin(self._reading.partitions)
+            self._notes.begin([self._table(one) for one in pieces], self._reading.partitions)
             self._reading = None
             if self._maker is not None and self._maker is not self._sender:
                 self._maker.close()
@@ -356,8 +356,9 @@ class Replication:
                 self._further.begin((one for one in self._reader.see().tables if str(one) in names), anew=True)
             later = self._further.marked(self._joining.given(gathering))
             ends = dict(gathering.unsaid)
-            if self._changed_by <= gathering.reached:  # all that the table had has come
-                ends |= {self._names[table]: detail for table, detail in self._changed.items()}
+            whole = self._changed_by <= gathering.reached  # all that the tables had has come
+            over = [table for table in self._changed if whole or table in self._notes.broken]
+            ends |= {self._names[table]: self._changed[table] for table in over}
             for stream, detail in ends.items():
                 gathering.end(stream, detail)
         self._given_at, self._given_to = self._server.clock.monotonic(), gathering.reached
@@ -388,7 +389,7 @@ class Replication:
             awaited = self._joining.awaited(self._late)
             try:
                 found = self._reader.see()
-                changed = self._reader.check(found, self._oids, self._partitions, awaited)
+                changed = self._reader.check(found, self._oids, self._notes, awaited)
             except TableLocked:
                 return
             self._changed, self._changed_by = changed, found.end

@@ -56,6 +56,8 @@ _SINCE: Final = (
     (150000, "t.attnames::text[]", _ALL_COLUMNS),
     (150000, "t.rowfilter", "NULL"),
     (150000, "r.prattrs IS NOT NULL", "false"),
+    (150000, "m.prattrs::text", "''"),
+    (150000, "pg_publication_namespace y", "(SELECT 0::oid AS oid, 0::oid AS pnpubid, 0::oid AS pnnspid) y"),
     (160000, "false AS made", "a.attgenerated <> '' AS made"),
     (170000, "active_pid, synced", "active_pid, false"),
     (170000, "coalesce(invalidation_reason, 'wal_removed')", "'wal_removed'"),
