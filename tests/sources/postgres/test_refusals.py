@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from tests.postgres import LOGICAL, SETTINGS, Server, binaries, free_port, missing
 from tests.sources.postgres.shop import Shop
+from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
@@ -166,6 +167,24 @@ def test_slots_that_are_used_up_are_named(tmp_path: Path) -> None:
         first(shop)
     finally:
         server.stop()
+
+
+def test_first_rows_that_the_role_may_not_read_are_said_until_it_may(
+    shop: Shop, logical: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.flow.stalls.SHOWN", 0.5)
+    role = f"reader_{shop.name}"
+    logical.query(f"CREATE ROLE {role} LOGIN REPLICATION")
+    shop.do(f"GRANT SELECT ON orders TO {role}", "INSERT INTO orders VALUES (1, 'ada'), (2, 'bob')")
+    shop.do("ALTER TABLE orders ENABLE ROW LEVEL SECURITY", "CREATE POLICY mine ON orders USING (id > 1)")
+    shop.dsn = logical.address(shop.name, user=role)
+    flow = shop.flow()
+    with flow.start(engine=tg.LocalEngine(threads=2)) as run:
+        eventually(lambda: "row-level security" in str(run.status.sources[0].error))
+        assert run.status.sources[0].state == "stalled"
+        logical.query(f"ALTER ROLE {role} BYPASSRLS")
+        eventually(lambda: next(one.upper for one in run.status.outputs if one.name == "orders") > 0)
+    assert shop.held(flow, "orders") == shop.there("orders")
 
 
 def test_a_publication_that_does_not_do_is_named_with_the_statement(shop: Shop) -> None:

@@ -312,7 +312,8 @@ class PushReader:
             self.error = error if isinstance(error, TidegaugeError) else detail
             return
         self.error = None
-        if done.received is not None or setup.env.monotonic() - self._joined_at > STEADY:
+        news = done.received is not None and (done.received.rows or done.received.frontier != self.reached)
+        if news or setup.env.monotonic() - self._joined_at > STEADY:
             self.attempt = 0
         if self._subscription is not None:
             self.identity = self._subscription.identity
