@@ -188,6 +188,22 @@ def test_a_value_that_its_column_cannot_have_is_a_bad_record(logical: Server, tm
     ]
 
 
+def test_texts_that_are_no_utf_8_are_bad_records_and_hold_up_nothing(logical: Server, tmp_path: Path) -> None:
+    shop = Shop(logical, tmp_path)
+    logical.query(f"CREATE DATABASE {shop.name}_ascii TEMPLATE template0 ENCODING 'SQL_ASCII'")
+    shop.name += "_ascii"
+    shop.dsn, shop.address = logical.address(shop.name), logical.address(shop.name, client_encoding="utf8")
+    shop.table("notes", 'id int PRIMARY KEY, "größe" text')
+    shop.publish()
+    bad = r"E'\xff'"
+    shop.do(f"INSERT INTO notes VALUES (1, 'größer'), (2, {bad}), (3, '')")
+    shop.catch_up(errors=True)
+    shop.do(f"INSERT INTO notes VALUES (4, {bad})", "INSERT INTO notes VALUES (5, 'größe')")
+    flow = shop.catch_up(errors=True)
+    assert [(row["id"], row["größe"]) for row in shop.held(flow, "notes")] == [(1, "größer"), (3, ""), (5, "größe")]
+    assert [row["code"] for row in tg.read_arrow(flow, "bad").to_pylist()] == [ValueUnfit.code] * 2
+
+
 LARGE = "(SELECT string_agg(md5((i * {0})::text), '') FROM generate_series(1, 400) i)"
 
 

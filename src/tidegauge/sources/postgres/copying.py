@@ -23,7 +23,7 @@ _LONG: Final = 60.0
 """Seconds after which it is looked again for the end of a statement; something comes before."""
 
 
-def copied(connection: psycopg.Connection[Any], statement: sql.Composed) -> Generator[list[Any], None, None]:
+def copied(connection: psycopg.Connection[Any], statement: bytes | sql.Composed) -> Generator[list[Any], None, None]:
     """Yield the rows that have come, each as bytes, at least one at a time. Raises `psycopg.Error`.
 
     Closing it early cancels the statement.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidegauge.errors.postgressource import ReplicationBroken, ServerAway, SlotLost
 from tidegauge.remap.fromtime.lsn import Lsn
-from tidegauge.sources.postgres.sessions import DatabasePlace, error_of, explained, replicating
+from tidegauge.sources.postgres.sessions import DatabasePlace, error_of, explained, replicating, take_texts
 from tidegauge.sources.postgres.versions import slot_made
 from tidegauge.sources.postgres.wire import status
 from tidegauge.sources.readable import readable
@@ -117,6 +117,7 @@ class LogSender:
         quoted = publication.replace("'", "''").replace('"', '""')
         with explained(self._place, self._slot):
             self._pg.nonblocking = 0
+            take_texts(self._connection, raw=True)
             self._connection.execute(
                 f'START_REPLICATION SLOT "{self._slot}" LOGICAL {Lsn(lsn)} '
                 f"(proto_version '1', publication_names '\"{quoted}\"')".encode()

@@ -33,7 +33,7 @@ from tidegauge.postgres.address import database_identity, reached
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["DatabasePlace", "explained", "nudged", "replicating", "session"]
+__all__ = ["DatabasePlace", "explained", "nudged", "replicating", "session", "take_texts"]
 
 SETTINGS: Final[Mapping[str, str]] = {
     "bytea_output": "hex",
@@ -101,6 +101,7 @@ def session(place: DatabasePlace, *, patient: bool = False) -> Iterator[psycopg.
             **waits,
             "statement_timeout": f"{_PATIENCE}s",
             "default_transaction_read_only": "on",
+            "idle_in_transaction_session_timeout": "0",
         }
         with kind.connect(**_arguments(place, settings), prepare_threshold=None) as connection:  # type: ignore[arg-type]
             yield connection
@@ -116,11 +117,12 @@ def nudged(place: DatabasePlace) -> None:
 def replicating(place: DatabasePlace) -> psycopg.Connection[Any]:
     """Return a session of a sender of the log. Raises what `explained` does.
 
-    It may be idle for long: while it exports a snapshot it is in a transaction.
+    It may be idle for long: while it exports a snapshot it is in a transaction. Before, it waits for those that are
+    open, as for a lock.
     """
     import psycopg
 
-    settings = {**SETTINGS, "idle_in_transaction_session_timeout": "0"}
+    settings = {**SETTINGS, "idle_in_transaction_session_timeout": "0", "lock_timeout": "0"}
     with explained(place):
         return psycopg.connect(**_arguments(place, settings), replication="database", autocommit=True)  # type: ignore[arg-type]
 
@@ -129,6 +131,16 @@ def _arguments(place: DatabasePlace, wanted: Mapping[str, str]) -> dict[str, str
     settings, _ = reached(place.dsn, place.password)
     options = " ".join(f"-c {name}={value}" for name, value in wanted.items())
     return {**_CLIENT, **settings, "options": f"{settings.get('options', '')} {options}".strip()}
+
+
+def take_texts(connection: psycopg.Connection[Any], *, raw: bool) -> None:
+    """Take texts as the bytes that the server has, or as UTF-8. It matters for a database in `SQL_ASCII` alone.
+
+    There a text may have any bytes. Asked for UTF-8, the server would refuse to send it, and nothing behind it would
+    come. Statements are to be made before. Raises `psycopg.Error`.
+    """
+    if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+        connection.execute(b"SET client_encoding = 'SQL_ASCII'" if raw else b"SET client_encoding = 'UTF8'")
 
 
 @contextmanager

@@ -47,7 +47,7 @@ from tidegauge.sources.postgres.pace import RowsPace
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RangesPlan, RowsProgress
 from tidegauge.sources.postgres.ranges import PageRange
-from tidegauge.sources.postgres.sessions import DatabasePlace, explained, session
+from tidegauge.sources.postgres.sessions import DatabasePlace, explained, session, take_texts
 from tidegauge.sources.postgres.touched import touched
 
 if TYPE_CHECKING:
@@ -269,8 +269,9 @@ class SnapshotReading:
         with (
             unfinished.open("wb", buffering=_BUFFER) as file,
             explained(self._task.place),
-            closing(copied(connection, part.query)) as found,
+            closing(copied(connection, part.query.as_bytes(connection))) as found,
         ):
+            take_texts(connection, raw=True)
             for rows in found:
                 size += file.write(b"".join(rows))
                 count += len(rows)
@@ -282,6 +283,7 @@ class SnapshotReading:
                     if self._stopped.wait(self._pace.read(asked)):
                         raise _GivenUp
                     asked = 0
+            take_texts(connection, raw=False)
             self._stopped.wait(self._pace.read(asked))
             if count:
                 pieces.append(SnapshotPiece(str(path), start, size, count, 0))
