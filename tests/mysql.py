@@ -93,6 +93,7 @@ class MySql8(MySql):
     programs = cache(os.environ, "mysql-8.0.33.1")
     install = "the tests of MySQL 8.0 need its programs, for Linux on x86-64: make mysql8"
     foreign = frozenset({"gtid-domain-id", "innodb-log-file-size"})
+    rights = f"{MySql.rights}, XA_RECOVER_ADMIN"
 
     def installing(self) -> list[str]:
         made = [str(self.programs / "bin" / "mysqld"), "--no-defaults", "--initialize-insecure"]

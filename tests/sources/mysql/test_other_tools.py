@@ -45,6 +45,10 @@ ENDS = {
         "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE spare",
     ],
     "convert": ["ALTER TABLE orders CONVERT PARTITION p0 TO TABLE spare"],
+    "key": [
+        "ALTER TABLE orders DROP KEY `PRIMARY`, ADD PRIMARY KEY (id, amount)",
+        "INSERT INTO orders VALUES (1, 'x', 2)",
+    ],
     "truncate partition": ["ALTER TABLE orders TRUNCATE PARTITION p0"],
     "drop partition": ["ALTER TABLE orders DROP PARTITION p0"],
     "or replace": [f"CREATE OR REPLACE TABLE orders ({ORDERS})"],
@@ -191,6 +195,7 @@ def test_load_data_is_rows(server: MariaDb, tmp_path: Path) -> None:
     "statement",
     [
         "INSERT INTO orders VALUES (11, 'unseen', 1)",
+        "DELETE FROM seen WHERE id = 1",
         "LOAD DATA INFILE '{lines}' INTO TABLE orders",
         "INSERT INTO users SELECT id, who FROM orders",
         "CALL many()",
@@ -198,7 +203,7 @@ def test_load_data_is_rows(server: MariaDb, tmp_path: Path) -> None:
 )
 def test_statements_without_rows_are_a_definite_error(server: MariaDb, tmp_path: Path, statement: str) -> None:
     shop = shop_of(server, tmp_path)
-    shop.do("CREATE PROCEDURE many() UPDATE orders SET amount = 5")
+    shop.do("CREATE PROCEDURE many() UPDATE orders SET amount = 5", "CREATE VIEW seen AS SELECT * FROM orders")
     shop.catch_up()
     lines = server.folder / "data" / "lines.tsv"
     lines.write_text("12\tx\t1\n")
@@ -206,6 +211,24 @@ def test_statements_without_rows_are_a_definite_error(server: MariaDb, tmp_path:
     shop.do("SET SESSION binlog_format = 'STATEMENT'", statement.format(lines=lines))
     with pytest.raises(BinlogUnfit):
         shop.catch_up()
+
+
+@pytest.mark.parametrize(
+    ("mode", "charset", "text"),
+    [("", "sjis", "\u8868"), ("NO_BACKSLASH_ESCAPES", "utf8mb4", "\\")],
+    ids=["a letter with the byte of a backslash", "a backslash that escapes nothing"],
+)
+def test_a_text_ends_where_it_does_for_the_session_that_wrote_it(
+    mysql: MariaDb, tmp_path: Path, mode: str, charset: str, text: str
+) -> None:
+    shop = Store(mysql, tmp_path)
+    shop.table("orders", "id int PRIMARY KEY, a int, b int")
+    shop.catch_up()
+    with mysql.connection(shop.name, charset=charset) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET sql_mode = '{mode}'")
+        cursor.execute(f"ALTER TABLE orders COMMENT '{text}', MODIFY a int COMMENT 'it' AFTER b, COMMENT 'y'")
+    shop.do("INSERT INTO orders VALUES (1, 7, 8)")
+    assert ended(shop)["orders"].code == BinlogTableChanged.code
 
 
 def test_rows_of_which_the_log_has_a_part_end_their_table_alone(server: MariaDb, tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ ENDS = {
     "ALTER TABLE spare CONVERT TABLE users TO PARTITION p1 VALUES LESS THAN (3)": "users",
     "ALTER TABLE users CONVERT PARTITION p1 TO TABLE spare": "users",
     "ALTER TABLE users DISCARD TABLESPACE": "users",
+    "ALTER TABLE users DROP KEY `PRIMARY`, ADD PRIMARY KEY (id, name)": "users",
+    'ALTER TABLE users DROP CONSTRAINT IF EXISTS "primary"': "users",
+    "DROP INDEX IF EXISTS `PRIMARY` ON shop.users": "users",
     "ALTER TABLE users RENAME TO orders": "orders users",
     "ALTER TABLE spare ADD x int, RENAME AS shop.orders": "orders",
     "ALTER TABLE spare RENAME = orders": "orders",
@@ -47,6 +50,8 @@ PASSES = [
     "ALTER TABLE lent RENAME COLUMN users TO orders",
     "ALTER TABLE users DROP INDEX a, ADD INDEX b (id), RENAME INDEX c TO d",
     "CREATE INDEX a ON users (name)",
+    "DROP INDEX a ON users",
+    "ANALYZE LOCAL TABLE users",
     "ALTER TABLE users ALTER COLUMN name SET INVISIBLE, ALTER id SET VISIBLE, ALGORITHM=INSTANT",
 ]
 
@@ -67,3 +72,23 @@ def test_a_statement_that_leaves_all_rows_passes(statement: str) -> None:
 def test_a_statement_of_another_database_passes(statement: str) -> None:
     if "shop" not in statement.lower():
         assert meaning("other", statement, FOLLOWED) is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM some_view", "ANALYZE UPDATE users SET id = 1", "ANALYZE FORMAT = JSON DELETE FROM other"],
+)
+def test_a_statement_that_may_change_rows_of_any_table_is_seen(statement: str) -> None:
+    found = meaning("shop", statement, FOLLOWED)
+    assert found is not None
+    assert found.kind == "unseen"
+
+
+def test_the_server_empties_a_table_in_memory_by_a_statement_in_no_transaction() -> None:
+    assert meaning("shop", "DELETE FROM `shop`.`in_memory`", FOLLOWED, alone=True) is None
+
+
+def test_where_a_text_ends_is_what_the_session_says() -> None:
+    statement = r"ALTER TABLE users COMMENT 'x\', DROP name, COMMENT 'y'"
+    assert meaning("shop", statement, FOLLOWED) is None
+    assert meaning("shop", statement, FOLLOWED, escapes=False) is not None

@@ -21,7 +21,7 @@ from tidegauge.errors.mysqlsource import BinlogBroken, BinlogServerAway
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.mysql.events import FORMAT, HEADER, ROTATE, checksummed, unsummed
 from tidegauge.sources.mysql.payload import PAYLOAD, unpacked
-from tidegauge.sources.mysql.sessions import PATIENCE, ServerPlace, error_of, explained, opened
+from tidegauge.sources.mysql.sessions import LASTING, PATIENCE, ServerPlace, error_of, explained, opened
 
 __all__ = ["SILENCE", "LogStream"]
 
@@ -70,6 +70,8 @@ class LogStream:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             with explained(place):
                 self._connection = opened(place, self._socket)
+                with self._connection.cursor() as cursor:
+                    cursor.execute(f"SET {LASTING}")
             self._socket = self._connection._sock  # noqa: SLF001 - over TLS it is another one
             self._register()
         except BaseException:

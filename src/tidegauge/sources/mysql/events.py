@@ -14,6 +14,8 @@ from __future__ import annotations
 import struct
 import uuid
 import zlib
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +35,7 @@ __all__ = [
     "XA_PREPARE",
     "XID",
     "Gtid",
+    "LoggedStatement",
     "checksummed",
     "gtid_of",
     "packed",
@@ -60,6 +63,16 @@ CONSEQUENT: Final = frozenset({3, 5, 13, 14, 27, 28, 29, 35, 160, 161, 163, 164}
 """Types that change no row of a table: stops, heartbeats, texts of statements, positions, keys of encryption, and the
 settings of statements, which are refused themselves where they count."""
 _STANDALONE, _PREPARED_XA = 1, 64
+_NO_ESCAPES: Final = 1 << 20
+_SPOKEN: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("utf8", "utf8mb3", "utf8mb4", "binary"), "utf-8"),
+    **dict.fromkeys(("sjis", "cp932"), "cp932"),
+    **dict.fromkeys(("ujis", "eucjpms"), "euc_jp"),
+    **{one: one for one in ("gbk", "gb2312", "gb18030", "big5", "cp1250", "cp1251", "cp1256", "cp1257", "cp850")},
+    "latin1": "cp1252",
+    "euckr": "euc_kr",
+}
+"""Charsets of statements. In others letters have one byte, and the signs of SQL are those of ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +131,47 @@ def gtid_of(event: bytes) -> Gtid:
     return Gtid(str(domain), sequence, server, at * 1_000_000, bool(flags & _STANDALONE), bool(flags & _PREPARED_XA))
 
 
-def query_of(event: bytes) -> tuple[str, str]:
-    """Return the database and the text of a statement.
+@dataclass(frozen=True, slots=True)
+class LoggedStatement:
+    """A statement. database: of its session. texts: what it says, in the session's charset; and as UTF-8, if it may
+    be one that the server itself has written. escapes: whether a backslash escapes what follows it in a text."""
+
+    database: str
+    texts: tuple[str, ...]
+    escapes: bool
+
+
+def query_of(event: bytes, charsets: Mapping[int, str]) -> LoggedStatement:
+    """Return a statement. charsets: names by the numbers of collations.
 
     >>> body = struct.pack("<IIBHH", 1, 0, 4, 0, 2) + b"ss" + b"shop\\0" + b"BEGIN"
-    >>> query_of(bytes(19) + body)
-    ('shop', 'BEGIN')
+    >>> query_of(bytes(19) + body, {})
+    LoggedStatement(database='shop', texts=('BEGIN',), escapes=True)
     """
     _, _, database, _, status = struct.unpack_from("<IIBHH", event, HEADER.size)
     at = HEADER.size + 13 + status
     name, text = event[at : at + database], event[at + database + 1 :]
-    return name.decode(errors="replace"), text.decode(errors="replace")
+    mode, collation = _session(event[HEADER.size + 13 : at])
+    found = [text.decode(_SPOKEN.get(charsets.get(collation, "utf8"), "latin-1"), errors="replace")]
+    with suppress(UnicodeDecodeError):
+        found.append(text.decode())
+    return LoggedStatement(name.decode(errors="replace"), tuple(dict.fromkeys(found)), not mode & _NO_ESCAPES)
+
+
+def _session(status: bytes) -> tuple[int, int]:
+    """Return the `sql_mode` of a statement's session, and the collation of its client's charset: 0 where it has none.
+
+    >>> _session(b"\\0" + bytes(4) + b"\\1" + struct.pack("<Q", 4) + b"\\6\\3std\\4" + struct.pack("<3H", 13, 8, 8))
+    (4, 13)
+    """
+    mode = at = 0
+    while at < len(status):
+        kind, at = status[at], at + 1
+        if kind == 1:
+            mode = int.from_bytes(status[at : at + 8], "little")
+        elif kind == 4:
+            return mode, int.from_bytes(status[at : at + 2], "little")
+        elif kind not in (0, 3, 6):
+            break
+        at += status[at] + 1 if kind == 6 else {0: 4, 1: 8, 3: 4}[kind]
+    return mode, 0

@@ -15,16 +15,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.mysqlsource import BinlogServerUnfit
+from tidegauge.errors.mysqlsource import BinlogRightMissing, BinlogServerUnfit
 from tidegauge.sources.mysql.catalog import FollowedTable, look, quoted
 from tidegauge.sources.mysql.servers import ServerKind
-from tidegauge.sources.mysql.sessions import ServerPlace, explained, session
+from tidegauge.sources.mysql.sessions import GRANT, ServerPlace, explained, session
 
 __all__ = ["RowsTransaction", "rows_transaction"]
 
 _ROWS: Final = 512
 _LOCK: Final = 10
 """Seconds for which commits are held up at the most, and for which it is waited until they are."""
+_UNASKED: Final = frozenset({1227, 1401})
+"""The server's numbers for a right that is missing for `XA RECOVER`."""
 _REPEATABLE: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _BEGIN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
@@ -67,8 +69,10 @@ def rows_transaction(
 def _begun(connection: Any, shown: str) -> str:
     """Begin the transaction, and return its position."""
     with connection.cursor() as cursor:
+        _none_prepared(cursor, shown)
         cursor.execute(_REPEATABLE)
         cursor.execute(_BEGIN)
+        _none_prepared(cursor, shown)
         cursor.execute("SHOW STATUS LIKE 'binlog_snapshot_%'")
         where = {name.decode().lower(): value.decode() for name, value in cursor.fetchall()}
         file, at = where.get("binlog_snapshot_file", ""), where.get("binlog_snapshot_position", "0")
@@ -90,9 +94,28 @@ def _begun_in_stillness(
         cursor.execute("FLUSH TABLES WITH READ LOCK")
         reading.execute(_REPEATABLE)
         reading.execute(_BEGIN)
+        if kind.named:  # 5.6 writes rows when they are committed
+            _none_prepared(cursor, place.shown)
         # An answer says that this session, and with it the lock, is still there.
         found = look(locking, names)
     return kind.clock.render(kind.end(place.shown, found.settings)), list(found.tables)
+
+
+def _none_prepared(cursor: Any, shown: str) -> None:
+    """Raise `BinlogServerUnfit` if a transaction is prepared by XA: its rows are in the log by now, before the first
+    rows, which do not have them. Raises `BinlogRightMissing`."""
+    from pymysql.err import MySQLError
+
+    try:
+        cursor.execute("XA RECOVER")
+    except MySQLError as error:
+        if error.args and error.args[0] in _UNASKED:
+            raise BinlogRightMissing(source=shown, detail="XA RECOVER is denied", grant=GRANT) from None
+        raise
+    if prepared := cursor.fetchall():
+        shown_id = prepared[0][-1].decode(errors="backslashreplace")
+        detail = f"a transaction is prepared by XA, {shown_id[:100]!r}: its rows are in the log before the first rows"
+        raise BinlogServerUnfit(source=shown, detail=detail, remedy="end it by XA COMMIT, or XA ROLLBACK")
 
 
 def _query(database: str, table: str, columns: pa.Schema, kind: str) -> str:

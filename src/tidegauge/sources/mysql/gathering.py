@@ -33,7 +33,7 @@ from tidegauge.sources.mysql import events
 from tidegauge.sources.mysql.aside import ChunksAside
 from tidegauge.sources.mysql.catalogued import named
 from tidegauge.sources.mysql.chunks import EMPTIED, ENDED, FILED, INDEX, UNTOLD, RowsChunk, ending
-from tidegauge.sources.mysql.events import HEADER, Gtid
+from tidegauge.sources.mysql.events import HEADER, Gtid, LoggedStatement
 from tidegauge.sources.mysql.marks import ENOUGH, ReadTransaction
 from tidegauge.sources.mysql.shapes import LoggedTable, shape_of
 from tidegauge.sources.mysql.statements import meaning
@@ -186,7 +186,7 @@ class EventGathering:
         elif kind == events.XID:
             self._end()
         elif kind == events.QUERY:
-            self._query(*events.query_of(event))
+            self._query(events.query_of(event, self._charsets))
         elif kind == events.XA_PREPARE:
             self._end()  # its rows were refused, if it had any of these tables
         elif kind == events.INCIDENT:
@@ -289,8 +289,8 @@ class EventGathering:
         if not chunks or chunks[-1].kind != kind:
             chunks.append(ending((gtid.domain, gtid.sequence, gtid.at), kind, **said))
 
-    def _query(self, database: str, statement: str) -> None:
-        gtid = self._gtid
+    def _query(self, said: LoggedStatement) -> None:
+        gtid, statement = self._gtid, said.texts[0]
         word = statement[:9].upper().rstrip(" ;")
         if gtid is None:
             raise BinlogBroken(event=f"the statement {statement[:60]!r}", problem="it stands in no transaction")
@@ -310,13 +310,15 @@ class EventGathering:
             self._pending, self._open = {}, {}
             self._end()
         else:
-            self._means(gtid, database, statement)
+            self._means(gtid, said)
             if gtid.standalone or word.startswith("XA "):
                 self._end()
 
-    def _means(self, gtid: Gtid, database: str, statement: str) -> None:
-        found = meaning(database, statement, self._streams.keys(), named=self._known is None)
-        shown = " ".join(statement.split())[:200]
+    def _means(self, gtid: Gtid, said: LoggedStatement) -> None:
+        how = {"named": self._known is None, "alone": gtid.standalone, "escapes": said.escapes}
+        followed = self._streams.keys()
+        found = next(filter(None, (meaning(said.database, one, followed, **how) for one in said.texts)), None)
+        shown = " ".join(said.texts[0].split())[:200]
         if found is None:
             return
         if found.kind == "unseen":

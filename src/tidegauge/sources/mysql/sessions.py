@@ -27,15 +27,21 @@ from tidegauge.errors.redaction import Redaction
 from tidegauge.lazy import library
 from tidegauge.sources.mysql.address import ServerAddress
 
-__all__ = ["PATIENCE", "ServerPlace", "error_of", "explained", "session"]
+__all__ = ["GRANT", "LASTING", "PATIENCE", "ServerPlace", "error_of", "explained", "session"]
 
 pymysql: Final = library("pymysql")
 
+LASTING: Final = "wait_timeout = 28800, net_write_timeout = 600"
+"""Seconds for which a session lasts though its driver has other things to do."""
 _SETTINGS: Final = (
     "SET time_zone = '+00:00', sql_mode = 'NO_ENGINE_SUBSTITUTION', character_set_results = 'utf8mb4', "
-    "net_write_timeout = 600, sql_quote_show_create = 1"
+    f"sql_quote_show_create = 1, sql_select_limit = 18446744073709551615, sql_big_selects = 1, {LASTING}"
 )
-_OF_MARIADB: Final = "SET max_statement_time = 0"
+_OF_ONE: Final = {
+    "MariaDB": "SET max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0",
+    "8.": "SET max_execution_time = 0",
+}
+"""What the servers of these versions have as well."""
 PATIENCE: Final = 30
 """Seconds after which an answer is given up."""
 _SHOWN: Final = 400
@@ -46,7 +52,7 @@ _OTHER_TABLE: Final = 1412
 """A transaction sees a table no more that was altered since it began."""
 GRANT: Final = (
     "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO ... (on MySQL: REPLICATION SLAVE, REPLICATION CLIENT, "
-    "RELOAD); GRANT SELECT ON the tables TO ..."
+    "RELOAD, and on 8.0 XA_RECOVER_ADMIN); GRANT SELECT ON the tables TO ..."
 )
 
 
@@ -76,8 +82,9 @@ def session(place: ServerPlace) -> Iterator[Any]:
         try:
             with connection.cursor() as cursor:
                 cursor.execute(_SETTINGS)
-                if "MariaDB" in connection.get_server_info():
-                    cursor.execute(_OF_MARIADB)
+                for version, settings in _OF_ONE.items():
+                    if version in connection.get_server_info():
+                        cursor.execute(settings)
             yield connection
         finally:
             connection.close()

@@ -32,15 +32,17 @@ from typing import Final
 
 __all__ = ["Meaning", "meaning"]
 
-_NOISE: Final = re.compile(
-    r"""(?P<text>'(?:[^'\\]|\\.|'')*')|(?P<either>"(?:[^"\\]|\\.|"")*")|(?P<name>`(?:[^`]|``)*`)"""
-    r"""|/\*(?!M?!).*?\*/|/\*M?!\d*|\*/|(?:--\s|\#)[^\n]*""",
-    re.DOTALL,
-)
-"""Quoted texts and names, comments, and the signs around words that only look like a comment."""
+_SIGNS: Final = r"""|(?P<name>`(?:[^`]|``)*`)|/\*(?!M?!).*?\*/|/\*M?!\d*|\*/|(?:--\s|\#)[^\n]*"""
+_NOISE: Final = {
+    True: re.compile(rf"""(?P<text>'(?:[^'\\]|\\.|'')*')|(?P<either>"(?:[^"\\]|\\.|"")*"){_SIGNS}""", re.DOTALL),
+    False: re.compile(rf"""(?P<text>'(?:[^']|'')*')|(?P<either>"(?:[^"]|"")*"){_SIGNS}""", re.DOTALL),
+}
+"""Quoted texts and names, comments, and the signs around words that only look like a comment: where a backslash
+escapes, and where it does not."""
 _FIRST: Final = re.compile(r"[A-Za-z]+")
 _HARMLESS: Final = re.compile(
-    r"ADD\b(?!\s+(SYSTEM|PERIOD)\b)|(DROP|RENAME)\s+(INDEX|KEY|FOREIGN\s+KEY|CONSTRAINT|CHECK)\b|COMMENT\b|AUTO_INCREMENT\b|FORCE\b"
+    r"ADD\b(?!\s+(SYSTEM|PERIOD)\b)|COMMENT\b|AUTO_INCREMENT\b|FORCE\b"
+    r"|(DROP|RENAME)\s+(INDEX|KEY|FOREIGN\s+KEY|CONSTRAINT|CHECK)\b(?!\s+(IF\s+EXISTS\s+)?`PRIMARY`)"
     r"|ENGINE\b|ROW_FORMAT\b|ALGORITHM\b|LOCK\b|ALTER\s+(COLUMN\s+)?\S+\s+(SET|DROP)\s+(DEFAULT|VISIBLE|INVISIBLE)\b"
     r"|(ENABLE|DISABLE)\s+KEYS\b|ALTER\s+INDEX\b|STATS_\w+\b",
     re.IGNORECASE,
@@ -51,6 +53,12 @@ _ENGINE: Final = re.compile(r"(?<![`.(])(?<!ADD )(?<!COLUMN )\bENGINE\b(?!`|\s*=
 """Options stand beside each other without commas."""
 _ALTER: Final = r"ALTER\s+(?:ONLINE\s+)?(?P<ignoring>IGNORE\s+)?TABLE\s+(?:IF\s+EXISTS\s+)?"
 _REPLACE: Final = r"CREATE\s+OR\s+REPLACE\s+TABLE\s+"
+_UNKEYED: Final = r"DROP\s+INDEX\s+(?:IF\s+EXISTS\s+)?`PRIMARY`\s+ON\s+"
+"""The primary key is an index as well."""
+_ANALYZED: Final = re.compile(
+    r"ANALYZE\s+(?:FORMAT\s*=\s*\S+\s+)?(?=(?:INSERT|UPDATE|DELETE|REPLACE|WITH|SELECT)\b)", re.IGNORECASE
+)
+"""MariaDB says how it runs a statement, and runs it."""
 _SWAPS: Final = re.compile(r"\b(EXCHANGE\s+PARTITION|CONVERT\s+(PARTITION|TABLE))\b", re.IGNORECASE)
 """Rows go from one table to another."""
 _RENAMED: Final = re.compile(r"\s*RENAME\s+(?!(COLUMN|INDEX|KEY)\b)", re.IGNORECASE)
@@ -72,16 +80,23 @@ class Meaning:
 
 
 def meaning(
-    database: str, statement: str, followed: Collection[tuple[str, str]], *, named: bool = True
+    database: str,
+    statement: str,
+    followed: Collection[tuple[str, str]],
+    *,
+    named: bool = True,
+    alone: bool = False,
+    escapes: bool = True,
 ) -> Meaning | None:
     """Return what a statement means for followed tables, each a database and a name; None where it means nothing.
 
-    named: whether rows name their columns. Without names a column may come behind the others only.
+    named: whether rows name their columns. Without names a column may come behind the others only. alone: it is in no
+    transaction. escapes: whether a backslash escapes what follows it (`NO_BACKSLASH_ESCAPES`).
 
     >>> meaning("shop", "ALTER TABLE orders ADD note text AFTER id", {("shop", "orders")}, named=False)
     Meaning(kind='changed', tables=(('shop', 'orders'),))
     """
-    text = _NOISE.sub(_bare, statement).strip(" \t\r\n(")
+    text = _ANALYZED.sub("", _NOISE[escapes].sub(_bare, statement).strip(" \t\r\n("), count=1)
     if re.match(r"SET\s+STATEMENT\b", text, re.IGNORECASE):  # with settings of its own before it
         after = (text[found.end() :] for found in re.finditer(r"\bFOR\b", text, re.IGNORECASE))
         return next(filter(None, (meaning(database, one, followed, named=named) for one in after)), None)
@@ -89,13 +104,15 @@ def meaning(
     word = first[0].upper() if first else ""
     touched = tuple(one for one in sorted(followed) if _mentions(text, database, *one))
     if word in _UNSEEN:
-        if not touched and word == "DELETE":  # so the server says that a table in memory is empty after a restart
-            return None
+        if not touched and word == "DELETE" and alone:  # by the server: a table in memory is empty after a restart
+            return None  # one that a session has written may delete by a view, or a trigger
         return Meaning("unseen", touched)
     if word not in _TABLES:
         return None
     if re.match(r"(DROP|ALTER)\s+(DATABASE|SCHEMA)\b", text, re.IGNORECASE):
         return _changed(_of_database(text, followed) if word == "DROP" else ())
+    if unkeyed := _named(text, _UNKEYED, database, followed):
+        return _changed(unkeyed)
     if not touched or re.match(
         r"(CREATE|DROP)\s+(OR\s+REPLACE\s+)?(DEFINER\S*\s+)?(TEMPORARY|INDEX|UNIQUE|TRIGGER|VIEW|USER|ROLE|EVENT|"
         r"PROCEDURE|FUNCTION|SEQUENCE|FULLTEXT|SPATIAL|DATABASE|SCHEMA|SERVER)\b",

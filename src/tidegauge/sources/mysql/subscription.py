@@ -276,7 +276,7 @@ class BinlogSubscription:
         except (BinlogPurged, BinlogServerUnfit):  # where the one before it is gone, or another server's
             pass
         self._log.close()
-        self._seen, self._log = proof.found, self._server.log()
+        self._seen = proof.found
 
     def _first(self, until: float) -> Received | None:
         """Go on with the first rows; return all of them once they are whole."""
@@ -300,6 +300,8 @@ class BinlogSubscription:
             record = LogBeginning(gtids, self.identity, self._incarnation, point, at, pieces, shapes, oids=oids)
             gone = {one: ending((domain, point - 1, at), ENDED, detail=why) for one, why in self._changed.items()}
             record, self._changed = with_ended(record, gone), {}
+            self._log.close()
+            self._log = self._server.log()  # the server may have ended that of before (wait_timeout)
             try:
                 self._begin(self._parsed(gtids), record, fresh=True)
             except UpstreamRecreated as error:
