@@ -88,6 +88,8 @@ class AddedTables:
         self._attempt, self._again_at = 0, float("-inf")
         self._told: dict[str, str] = {}
         """The errors that were logged last, by the names of tables."""
+        self.outdated = False
+        """Whether a look at the tables may show others than the last one, since reading them has failed."""
         self.late: Final = frozenset(late)
         """The streams that came later."""
 
@@ -129,6 +131,7 @@ class AddedTables:
 
     def see(self, tables: Mapping[str, FollowedTable]) -> None:
         """Take in how the tables of streams are. One that cannot be read keeps no other from it."""
+        self.outdated = False
         for stream in self._awaited:
             error = self._setup.unfit(tables[stream]) if self._joins else self._no_place()
             self._unfit.pop(stream, None)
@@ -140,6 +143,8 @@ class AddedTables:
     def begin(self, gathering: EventGathering) -> None:
         """Begin to wait for the tables. Raises `BinlogSnapshotLost`, `BinlogPastFirstRows`."""
         shown, path = self._setup.server.shown, self._setup.folder.path
+        if not self._awaited:
+            self._later.give_up()
         for stream in self._awaited:
             gathering.aside.pass_over(stream)
         for stream, one in self._waiting.items():
@@ -212,7 +217,7 @@ class AddedTables:
     def _begin_reading(self, gathering: EventGathering) -> None:
         """Begin to read the rows of the tables that can be read, if it is time to."""
         coming = {stream: table for stream, table in self._awaited.items() if table is not None}
-        if coming and self._setup.server.clock.monotonic() >= self._again_at:
+        if coming and not self.outdated and self._setup.server.clock.monotonic() >= self._again_at:
             self._arriving = TablesUnderWay(self._setup, self._later, self._domain, coming, gathering)
 
     def _give_up(self, gathering: EventGathering, error: Exception) -> None:
@@ -220,7 +225,7 @@ class AddedTables:
             gathering.aside.pass_over(stream)
             self._tell(stream, error)
         self.close()
-        self._arriving = None
+        self._arriving, self.outdated = None, True
         wrapped = {"source": self._setup.server.shown, "error": type(error).__name__, "detail": str(error)}
         self._failure = error if isinstance(error, TidegaugeError) else SourceUnreachable(**wrapped)
         self._attempt += 1

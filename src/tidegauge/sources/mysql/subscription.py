@@ -368,7 +368,8 @@ class BinlogSubscription:
 
     def _look_again(self) -> None:
         """See now and then how the tables are that have not joined."""
-        if self._joining.awaited and self._server.clock.monotonic() - self._looked_at >= _LOOKS:
+        due = self._joining.outdated or self._server.clock.monotonic() - self._looked_at >= _LOOKS
+        if due and self._joining.awaited:
             self._looked_at = self._server.clock.monotonic()
             self._found = self._setup.look()
             self._joining.see(self._tables())
