@@ -452,3 +452,30 @@ def bound(root: Path) -> bool:
         return bool(json.loads((root / "pg" / "machine" / "db" / "stream.json").read_text())["point"])
     except (FileNotFoundError, ValueError):
         return False
+
+
+@pytest.mark.parametrize(
+    ("kind", "made", "change"),
+    [("numeric", "i::numeric", "id = id * 1.00"), ("ltree", "i::text::ltree", "a = 'y'")],
+    ids=["equal, of another text", "of an extension"],
+)
+def test_rows_are_read_once_by_their_keys_of_any_type(
+    logical: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, made: str, change: str
+) -> None:
+    monkeypatch.setattr("tidegauge.sources.postgres.held.RANGE_BYTES", 8 * 8192)
+    monkeypatch.setattr("tidegauge.sources.postgres.snapshot._AT_ONCE", 50)
+    shop = Shop(logical, tmp_path)
+    if kind == "ltree":
+        shop.do("CREATE EXTENSION ltree")
+    shop.table("orders", f"id {kind} PRIMARY KEY, a text, i int")
+    shop.do(f"INSERT INTO orders SELECT {made}, repeat('x', 200), i FROM generate_series(1, 3000) i")
+    shop.publish()
+    cut_off(shop, 3)
+    shop.do(f"UPDATE orders SET {change} WHERE i % 10 = 0")
+    subscription = connected(shop)
+    received(subscription, lambda found: bool(found.frontier))
+    subscription.close()
+    released(shop)
+    flow = shop.catch_up()
+    read = sorted((row["id"], row["a"]) for row in shop.log(flow, "orders"))
+    assert read == sorted(shop.ask("SELECT id::text, a FROM orders"))

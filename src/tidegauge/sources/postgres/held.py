@@ -37,12 +37,15 @@ _STORED: Final = """
     FROM pg_class c WHERE c.oid = %s
 """
 _COLUMNS: Final = """
-    SELECT a.attname::text, a.attnum::int4, a.atttypid::int8, a.atttypmod, format_type(a.atttypid, -1),
+    SELECT a.attname::text, a.attnum::int4, a.atttypid::int8, a.atttypmod,
+           CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace OR t.typtype <> 'b'
+                THEN format_type(a.atttypid, -1) ELSE '' END,
            EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
                    WHERE i.indrelid = a.attrelid AND i.indisvalid AND i.indimmediate
                    AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
                    AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))
-    FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
 
@@ -76,9 +79,9 @@ class HeldPart:
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """A table. columns: those to read. key: the SQL type of each column that tells its rows apart; none where
-    nothing does, or not all of it is among the columns. parts: the files that have its rows. partitions: if it is
-    partitioned."""
+    """A table. columns: those to read. key: the SQL type of each column that tells its rows apart, "" for one of an
+    extension; no columns where nothing does, or not all of it is among the columns. parts: the files that have its
+    rows. partitions: if it is partitioned."""
 
     table: PublishedTable
     columns: pa.Schema
@@ -103,17 +106,27 @@ class HeldTable:
         )
 
     def of_keys(self, keys: pa.Table) -> sql.Composed:
-        """Return the condition that a row has one of these keys. keys: the texts of each column of the key."""
+        """Return the condition that a row has one of these keys. keys: the texts of each column of the key.
+
+        Texts are compared, since values may be equal and have others, as 1.0 and 1.00: a row is told to have one key
+        alone. Values are compared too, so that the server takes its index. The search path has no operators of
+        extensions, such as those of `ltree`.
+        """
         from psycopg import sql
 
+        known = [name for name, kind in self.key.items() if kind]
         names = [sql.Identifier(name) for name in self.key]
+        asked = [
+            *(sql.Identifier(name) for name in known),
+            *(sql.SQL("format('%s', {}) COLLATE \"C\"").format(name) for name in names),
+        ]
         casts = [
-            sql.SQL("k.{}::{}").format(sql.Identifier(name), sql.SQL(cast("Any", kind)))
-            for name, kind in self.key.items()
+            *(sql.SQL("k.{}::{}").format(sql.Identifier(one), sql.SQL(cast("Any", self.key[one]))) for one in known),
+            *(sql.SQL("k.{}").format(name) for name in names),
         ]
         arrays = [sql.SQL("{}::text[]").format(sql.Literal(keys[name].to_pylist())) for name in self.key]
         return sql.SQL("({}) IN (SELECT {} FROM unnest({}) AS k({}))").format(
-            *(sql.SQL(", ").join(one) for one in (names, casts, arrays, names))
+            *(sql.SQL(", ").join(one) for one in (asked, casts, arrays, names))
         )
 
 
