@@ -19,6 +19,7 @@ from tidegauge.remap.fromtime.mariadb import MARIADB
 from tidegauge.remap.frontier import ORIGIN
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.catalog import ServerLook, check_server
+from tidegauge.sources.mysql.servers import MYSQL8_SERVER
 
 pytestmark = pytest.mark.long
 
@@ -100,6 +101,19 @@ def test_a_server_whose_log_does_not_say_enough(shop: Store, name: str, value: s
         refused(shop, "TG-0335", name, f"SET GLOBAL {name} = {back}")
     finally:
         shop.server.do(f"SET GLOBAL {name} = {back}")
+
+
+def test_a_replica_whose_log_does_not_have_what_comes_by_replication(shop: Store) -> None:
+    shop.server.do("SET GLOBAL gtid_slave_pos = '7-1-5'")
+    try:
+        refused(shop, "TG-0335", "a replica", "--log-slave-updates")
+    finally:
+        shop.server.do("SET GLOBAL gtid_slave_pos = ''")
+    wanted = {name: value for name, (value, _) in MYSQL8_SERVER.wanted.items()}
+    settings = {"version": "8.0.33", "filters": "", **wanted}
+    check_server("the database db", ServerLook(settings, {}, []))
+    with pytest.raises(TidegaugeError, match=r"TG-0335.*log_slave_updates is '0'"):
+        check_server("the database db", ServerLook({**settings, "log_slave_updates": "0"}, {}, []))
 
 
 def test_a_server_without_a_log(tmp_path: Path, own_mariadb: MariaDb) -> None:

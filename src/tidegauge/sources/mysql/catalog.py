@@ -42,6 +42,8 @@ _SERVER: Final = (
     "gtid_domain_id",
     "gtid_executed",
     "gtid_purged",
+    "gtid_slave_pos",
+    "log_slave_updates",
     "lower_case_table_names",
 )
 
@@ -187,6 +189,10 @@ def check_server(source: str, found: ServerLook) -> None:
     if found.settings["filters"]:
         detail = f"its log leaves out databases ({found.settings['filters']})"
         raise BinlogServerUnfit(source=source, detail=detail, remedy="start the server without these settings")
+    if found.settings.get("gtid_slave_pos") and found.settings.get("log_slave_updates") != "1":
+        detail = "it is a replica, or was one, and what comes by replication is not in its log"
+        remedy = "start the server with --log-slave-updates (changes until then are missing), or follow its primary"
+        raise BinlogServerUnfit(source=source, detail=detail, remedy=remedy)
     for name, (wanted, remedy) in found.kind.wanted.items():
         is_ = found.settings[name]
         if is_ != wanted:

@@ -112,6 +112,7 @@ MYSQL8_SERVER: Final = replace(
     wanted={
         **MYSQL_SERVER.wanted,
         **_NAMING,
+        "log_slave_updates": ("1", "start the server with --log-slave-updates=ON"),
         "binlog_row_value_options": ("", "SET GLOBAL binlog_row_value_options = '', and in its configuration"),
     },
     named=True,
