@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.postgres import Server
+from tests.postgres import Server, version
 from tests.sources.database import followed
 from tests.sources.postgres.shop import Shop
 from tests.sources.postgres.test_refusals import connected, released
@@ -160,6 +160,8 @@ COLUMN = ["ALTER TABLE orders RENAME who TO whom", "INSERT INTO orders VALUES (1
 def test_a_table_that_is_another_one_ends_its_outputs_alone(
     shop: Shop, statements: Sequence[str], why: str, running: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if "WHERE" in "".join(statements) and version(shop.server.programs) < 15:
+        pytest.skip("the server has no conditions on rows")
     monkeypatch.setattr("tidegauge.sources.postgres.subscription._LOOKS", 0.2)
     flow = shop.catch_up()
     if running:
