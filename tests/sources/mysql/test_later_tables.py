@@ -31,6 +31,8 @@ from tidegauge.sources.mysql.server import DistantBinlogServer
 from tidegauge.sources.mysql.servers import ServerKind
 from tidegauge.sources.mysql.subscription import BinlogSubscription
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def store(server: MariaDb, tmp_path: Path) -> Store:
