@@ -59,6 +59,7 @@ def test_a_table_that_is_added_has_all_its_rows_and_every_change_since(store: St
     assert [row["op"] for row in store.log(flow, "users")] == ["insert"] * 300
     store.do("UPDATE users SET name = 'x' WHERE id = 7", "DELETE FROM users WHERE id = 8")
     store.do("INSERT INTO orders VALUES (4, 4)")
+    (store.root / "my/store/db/later/of a driver that died").mkdir()
     flow = store.catch_up()
     for table in ("users", "orders"):
         assert store.held(flow, table) == store.there(table)
@@ -234,6 +235,29 @@ def test_a_table_that_is_taken_out_is_followed_no_more(store: Store) -> None:
     with pytest.raises(TableTakenBack, match="users"):
         connected_at(store)
     del store.tables["users"]
+    store.table("items", "id int PRIMARY KEY, n int")
+    store.do("INSERT INTO items VALUES (1, 1)")
+    flow = store.catch_up()
+    assert store.held(flow, "items") == store.there("items")
+
+
+def test_a_table_that_joined_and_is_taken_out_before_it_was_bound_holds_nothing_up(store: Store) -> None:
+    add_users(store)
+    subscription = connected_at(store)
+    try:
+        while True:
+            found = subscription.receive(1000, 0.05)
+            if found is not None and any(one == "users" for one, _ in found.batches):
+                break
+    finally:
+        subscription.close()
+    del store.tables["users"]
+    later = store.root / "my/store/db/later"
+    assert list(later.iterdir())
+    store.do("INSERT INTO orders VALUES (4, 4)")
+    flow = store.catch_up()
+    assert store.held(flow, "orders") == store.there("orders")
+    assert not list(later.iterdir())
     store.table("items", "id int PRIMARY KEY, n int")
     store.do("INSERT INTO items VALUES (1, 1)")
     flow = store.catch_up()

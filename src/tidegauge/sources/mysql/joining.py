@@ -69,8 +69,6 @@ class AddedTables:
         self._later: Final = LaterTables(setup.folder, identity, incarnation)
         self._start: Final = start
         self._joins: Final = "" if setup.kind.joins in there else setup.kind.joins
-        places = [one.place for one in self._later.joined.values()]
-        self._count = max(start[self._joins], bound[self._joins], *places)
         self._given = start[self._joins]
         self._arriving: TablesUnderWay | None = None
         names = setup.names
@@ -79,7 +77,11 @@ class AddedTables:
             self._take_out(record, bound[domain])
         joined = {name: one for name, one in self._later.joined.items() if names.get(name) in late}
         self._declared: Final = {one.stream: one for one in joined.values()}
-        self._waiting = {stream: one for stream, one in self._declared.items() if one.place > self._given}
+        self._waiting = {name: one for name, one in self._later.joined.items() if one.place > self._given}
+        """The tables that join at a place that is yet to come, by name. Those that were taken out give nothing."""
+        places = [one.place for one in self._later.joined.values()]
+        self._last = max(start[self._joins], bound[self._joins], *places)
+        """The last place at which tables joined."""
         self._awaited: dict[str, FollowedTable | None] = dict.fromkeys(late - self._declared.keys())
         """The streams that have not joined: each with its table, None for one that cannot be read at present."""
         self._unfit: dict[str, Transient] = {}
@@ -90,7 +92,7 @@ class AddedTables:
         """The errors that were logged last, by the names of tables."""
         self.outdated = False
         """Whether a look at the tables may show others than the last one, since reading them has failed."""
-        self.late: Final = frozenset(late)
+        self.late = frozenset(late)
         """The streams that came later."""
 
     @property
@@ -118,13 +120,15 @@ class AddedTables:
 
     def end(self, logged: Frontier) -> Frontier:
         """Return how far the source goes, where its log ends at a position."""
-        return Frontier({**logged, self._joins: self._count}) if self._count else logged
+        place = max([self._given, *(one.place for one in self._waiting.values())])
+        return Frontier({**logged, self._joins: place}) if place else logged
 
     def forget(self) -> None:
         """Forget all of it: the source begins anew, with all tables that it has. Raises why one cannot be read."""
         for error in self._unfit.values():
             raise error
-        self._awaited = {}
+        self.late = frozenset()
+        self._awaited, self._unfit = {}, {}
         self._waiting = {}
         self._declared.clear()
         self._later.forget()
@@ -143,11 +147,13 @@ class AddedTables:
     def begin(self, gathering: EventGathering) -> None:
         """Begin to wait for the tables. Raises `BinlogSnapshotLost`, `BinlogPastFirstRows`."""
         shown, path = self._setup.server.shown, self._setup.folder.path
-        if not self._awaited:
-            self._later.give_up()
+        self._later.give_up()  # what was being read is read anew
+        self._later.tidy(coming=False)  # a driver may have died before it did
         for stream in self._awaited:
             gathering.aside.pass_over(stream)
-        for stream, one in self._waiting.items():
+        for stream, one in self._declared.items():
+            if one.table not in self._waiting:
+                continue
             if one.done:
                 raise BinlogPastFirstRows(source=shown, gtid=f"{self._domain}: {one.since - 1}")
             if not one.whole or one.upto < self._start[self._domain]:
@@ -175,13 +181,13 @@ class AddedTables:
         if not self.go_on(gathering):
             return found
         self._join(gathering)
-        for stream, one in sorted(self._waiting.items(), key=lambda each: each[1].place):
+        for one in sorted(self._waiting.values(), key=lambda each: each.place):
             if one.upto <= gathering.reached[self._domain]:
-                del self._waiting[stream]
+                del self._waiting[one.table]
                 self._given = max(self._given, one.place)
-                batches = given_later(one, self._domain, self._joins)
-                gathering.join(stream, LoggedTable.decoded(one.shape) if one.shape else None)
-                found += [(stream, batch) for batch in batches]
+                if self._declared.get(one.stream) is one:
+                    gathering.join(one.stream, LoggedTable.decoded(one.shape) if one.shape else None)
+                    found += [(one.stream, batch) for batch in given_later(one, self._domain, self._joins)]
         return found
 
     def settle(self, frontier: Frontier) -> None:
@@ -235,7 +241,7 @@ class AddedTables:
         """Have the tables join that are whole."""
         if self._arriving is None:
             return
-        place = max(self._count, 1) + 1
+        place = max(self._last, 1) + 1
         try:
             if not self._arriving.go_on(gathering):
                 return
@@ -244,8 +250,9 @@ class AddedTables:
             self._give_up(gathering, error)
             return
         self._later.join(joined)
-        self._count = place
+        self._last = place
         for one in joined:
-            self._declared[one.stream] = self._waiting[one.stream] = one
+            self._declared[one.stream] = self._waiting[one.table] = one
             del self._awaited[one.stream]
+            self._unfit.pop(one.stream, None)
         self._arriving, self._attempt, self._failure = None, 0, None

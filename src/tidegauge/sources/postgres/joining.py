@@ -104,6 +104,7 @@ class JoiningTables:
         Raises `SnapshotLost`, `PastAcknowledged`.
         """
         shown, folder = self._reader.place.shown, self._reader.folder
+        self._later.tidy()  # a driver may have died before it did
         self._waiting = {one.stream: one for one in self._declared if one.place > lsn}
         for one in self._waiting.values():
             if one.done:
