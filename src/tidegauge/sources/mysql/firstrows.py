@@ -44,13 +44,19 @@ class RowsTransaction:
     def rows(
         self, database: str, table: str, columns: pa.Schema
     ) -> Generator[Sequence[tuple[bytes | None, ...]], None, None]:
-        """Yield the rows of a table, some at a time, as the texts that the server writes."""
+        """Yield the rows of a table, some at a time, as the texts that the server writes.
+
+        The transaction is over where it is closed before its end.
+        """
         from pymysql.cursors import SSCursor
 
         with explained(self.place), SSCursor(self.connection) as cursor:
             cursor.execute(_query(database, table, columns, self.kind.name))
-            while found := cursor.fetchmany(_ROWS):
-                yield found
+            try:
+                while found := cursor.fetchmany(_ROWS):
+                    yield found
+            finally:  # whoever gives it up ends the session; the cursor would read on to the end of the table
+                cursor._result.unbuffered_active = False  # noqa: SLF001 - nothing else tells it
 
 
 @contextmanager
