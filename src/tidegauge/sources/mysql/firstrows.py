@@ -56,7 +56,7 @@ class RowsTransaction:
                 while found := cursor.fetchmany(_ROWS):
                     yield found
             finally:  # whoever gives it up ends the session; the cursor would read on to the end of the table
-                cursor._result.unbuffered_active = False  # noqa: SLF001 - nothing else tells it
+                self.connection._result.unbuffered_active = False  # noqa: SLF001 - nothing else tells it
 
 
 @contextmanager
