@@ -58,3 +58,25 @@ def test_what_a_pushed_source_has_brought_to_its_end_waits_for_no_tick(tmp_path:
         assert set(well.waits[3:]) == {0.02 if batch else WAIT}, "a run about to end waits for its last call"
     finally:
         runner.close()
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["tells its end", "tells no end"])
+def test_what_trickles_in_while_a_run_waits_for_others_keeps_to_the_clock(tmp_path: Path, tells: bool) -> None:
+    well, clock = Well(cuts=deque([3]), tells=tells), Clock(0.01)
+    well.write("p", "", *range(3))
+    flow = tg.Dataflow("fast", store=f"sqlite:///{tmp_path}/flow.db", tick=0.5)
+    flow.sink("rows", flow.source("feed", Tap(well)), tg.ParquetSink(str(tmp_path / "rows")))
+    env = tg.Env(now=clock.now, monotonic=clock.monotonic)
+    runner = Runner(flow.spec, tg.LocalEngine(threads=0), env=env, spawn=at_once, batch=True)
+    try:
+        while clock.seconds < 3.0:
+            if round(clock.seconds * 100) % 10 == 0:
+                well.write("p", "", *range(2))
+                well.cuts.append(1)  # each of the two comes by a call of its own
+            clock.seconds += 0.01
+            for _ in range(12):
+                runner.step()
+        assert len(well.told) <= 8, "an epoch for each tick, and one for the end that it came to first"
+        assert well.told[-1]["p"] > 40
+    finally:
+        runner.close()

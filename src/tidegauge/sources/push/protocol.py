@@ -34,6 +34,7 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.protocol import OnBadRecord
 
 __all__ = [
+    "ConnectsAlone",
     "DecodedBeside",
     "DecodedLater",
     "HeldBack",

@@ -5,8 +5,9 @@ that it has reached, so the scope's own frontier says which records have come, a
 said that it is sealed (law 5). One call at a time runs beside the worker: it connects where there is no connection,
 acknowledges, and receives. The reader asks for no more than there is room for.
 
-A run that ends when it has caught up loses no time at its end: once everything up to upstream's end has come, the
-reader asks for the look that binds it, and further calls wait for next to nothing (`hurry`).
+A run that ends when it has caught up loses no time at its end: the first time that everything up to upstream's end
+has come, the reader asks for the look that binds it (`hurry`), and calls wait for next to nothing while that is so.
+What comes later waits for the tick, or each arrival would make an epoch where something else keeps the run going.
 
 A connection that breaks costs no record and doubles none, because each receipt ends at a frontier: the next
 connection begins there. What upstream was told last may not have come to it: the next connection tells it again.
@@ -63,11 +64,11 @@ LONG: Final = 1.0
 SILENT: Final = 5.0
 """Seconds after which it is worth saying that a call has not come back."""
 STEADY: Final = 10.0
-"""Seconds after which a connection that gave nothing counts as a good one: delays begin anew after it."""
+"""Seconds after which a connection that gave nothing new counts as a good one: delays begin anew after it."""
 _PAUSE: Final = 0.02
 """Seconds between two calls when the first had nothing."""
 _BRIEFLY: Final = 0.02
-"""Seconds that one call waits for news where a run is about to end: acknowledgements, and the end, wait for it."""
+"""Seconds that one call waits for news where a run is about to end, which waits for the call to return."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +127,7 @@ class PushReader:
         self._connected = False
         self._asking = False
         self._granted = 0
-        self._current = False
+        self._current = self._hurried = False
         self._over = False
         self._owed: Final = Owed()
         self._call_at = float("-inf")
@@ -170,6 +171,11 @@ class PushReader:
         if self._call is not None and now - self._called_at > SILENT:
             return "a call to upstream has not come back"
         return self._full if self.setup.pieces.full and now - self._full_at > LONG else ""
+
+    @property
+    def _at_end(self) -> bool:
+        """Whether everything has come, up to an end that upstream tells."""
+        return self._current and (self.end is not None or self.reached.sealed)
 
     @property
     def busy(self) -> bool:
@@ -227,7 +233,7 @@ class PushReader:
         if not limit and owed is None:
             return
         bound = setup.bound()
-        seconds = _BRIEFLY if self._current and setup.hurry is not None else WAIT
+        seconds = _BRIEFLY if self._at_end and setup.hurry is not None else WAIT
         self._asking, self._called_at = limit > 0, now
         if self._subscription is None:
             self._joined_at = now
@@ -319,14 +325,14 @@ class PushReader:
             self.identity = self._subscription.identity
             self._connected = True
         self._told(done)
-        behind = not self._current
         if done.received is not None:
             self._give(done.received, output)
         elif self._asking:
             self._current = not self._awaits and (self.end is None or self.end.less_equal(self.reached))
             self._call_at = setup.env.monotonic() + _PAUSE
             self._activator.activate_after(_PAUSE)
-        if self._current and behind and setup.hurry is not None:
+        if self._at_end and not self._hurried and setup.hurry is not None:
+            self._hurried = True
             setup.hurry()
 
     def _leaves_behind(self, error: Exception) -> bool:
