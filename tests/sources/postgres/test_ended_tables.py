@@ -10,7 +10,7 @@ import pytest
 from tests.postgres import Server, version
 from tests.sources.database import followed
 from tests.sources.postgres.shop import Shop
-from tests.sources.postgres.test_refusals import connected, released
+from tests.sources.postgres.test_refusals import connected, first, released
 from tests.waiting import eventually
 
 import tidegauge as tg
@@ -18,6 +18,9 @@ from tidegauge.dsl.stream import RowStream
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import StreamRecordUnparsable
 from tidegauge.errors.postgressource import SourceTableTruncated, TableChanged, ValueUnfit
+from tidegauge.remap.binding import Bound
+from tidegauge.sources.database.records import INLINE
+from tidegauge.sources.postgres.chunks import ENDED
 from tidegauge.sources.postgres.progress import RowsProgress
 
 
@@ -184,6 +187,25 @@ def change(shop: Shop, statements: Sequence[str]) -> None:
     for statement in statements:
         shop.do(statement)
     shop.do("INSERT INTO users VALUES (1, 'ada')")
+
+
+@pytest.mark.parametrize("statements", [AGAIN, PUBLISHED], ids=["made again", "made again, row"])
+def test_what_the_log_has_of_a_table_that_was_made_again_comes_before_it_ends(
+    shop: Shop, statements: Sequence[str]
+) -> None:
+    identity, at = first(shop)
+    for n in range(11, 15):
+        shop.do(f"INSERT INTO orders VALUES ({n}, 'last', NULL)")
+    for statement in statements:
+        shop.do(statement)
+    subscription = connected(shop, at, Bound(frontier=at, identity=identity))
+    kinds: list[int] = []
+    while ENDED not in kinds:
+        found = subscription.receive(1, 0.1)  # at most one transaction
+        batches = [] if found is None else [batch for stream, batch in found.batches if stream == "orders"]
+        kinds += [kind for batch in batches for kind in batch["_kind"].to_pylist()]
+    subscription.close()
+    assert kinds == [INLINE] * 4 + [ENDED]
 
 
 def test_a_table_that_is_gone_before_the_first_rows_are_read_is_named(shop: Shop) -> None:

@@ -99,7 +99,9 @@ class ReplicationSetup:
         declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
         old = self.server.old_rows(notes.partitions.questions(found))
         of_partitions = notes.partitions.changed(found, old)
-        changed = {**of_partitions, **notes.changed(found, declared), **changed_tables(oids, declared, found)}
+        same = tuple(table for table in found.tables if oids.get(str(table), table.oid) == table.oid)
+        of_notes = notes.changed(replace(found, tables=same), declared)  # one made again has a place in the log
+        changed = {**of_partitions, **of_notes, **changed_tables(oids, declared, found)}
         apart = {*changed, *awaited}
         others = tuple(table for table in found.tables if str(table) not in apart)
         missing = tuple(name for name in found.missing if name not in apart)
