@@ -90,6 +90,19 @@ def test_nothing_of_an_overtaken_connection_changes_the_folder(
     assert content() != before, "it is a change, from who may make it"
 
 
+def test_a_connection_that_is_still_at_its_last_transaction_writes_into_no_file_of_its_successor(
+    tmp_path: Path,
+) -> None:
+    folder = SourceFolder(str(tmp_path))
+    older, newer = folder.taken_over(print), folder.taken_over(print)
+    places = [one.spill(64, data) for one, data in ((older, b"half"), (newer, b"half"), (older, b"rest"))]
+    assert [start for _, start in places] == [0, 0, 4]
+    newer.clear_spill(64)
+    assert [Path(path).read_bytes() for path, _ in places[:2]] == [b"halfrest", b"half"], "both are of this process"
+    newer.clear_spill(65)
+    assert not any(Path(path).exists() for path, _ in places)
+
+
 def test_a_writer_that_does_not_move_is_named_and_once_it_moves_the_next_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

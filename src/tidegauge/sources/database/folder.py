@@ -169,8 +169,12 @@ class SourceFolder:
             shutil.rmtree(self.snapshot, ignore_errors=True)
 
     def spill(self, lsn: int, data: bytes) -> tuple[str, int]:
-        """Write bytes of a transaction to its file, and return its path and where they begin. Raises `OSError`."""
-        path = Path(self.path, "spill", f"{lsn:016X}-{_RUN}")
+        """Write bytes of a transaction to its file, and return its path and where they begin. Raises `OSError`.
+
+        Each connection has files of its own: one that is given up may still be at its last transaction.
+        """
+        by = "" if self.writer is None else self.writer.by
+        path = Path(self.path, "spill", f"{lsn:016X}-{_RUN}{by}")
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             start = file.tell()
@@ -179,7 +183,7 @@ class SourceFolder:
 
     def clear_spill(self, before: int) -> None:
         """Remove the transactions before a place, and what other processes left."""
-        self._forget(lambda lsn, run: run != _RUN or lsn < before)
+        self._forget(lambda lsn, run: not run.startswith(_RUN) or lsn < before)
 
     def forget_spill(self, from_lsn: int) -> None:
         """Remove the transactions from a place on, which come again."""
