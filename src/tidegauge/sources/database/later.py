@@ -25,16 +25,16 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tidegauge.errors.postgressource import FolderDamaged
+from tidegauge.errors.postgressource import FolderDamaged, TableTakenBack
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 
-__all__ = ["JoinedTable", "LaterTables", "came_later", "joined_places"]
+__all__ = ["JoinedTable", "LaterTables", "RowsUnderWay", "came_later", "joined_places"]
 
 _FILE: Final = "later.json"
 _ONE_AT_A_TIME: Final = threading.Lock()
@@ -122,6 +122,26 @@ class LaterTables:
             self.joined.update({one.table: one for one in tables})
             if self.reading is not None and self.reading.files in {one.files for one in self.joined.values()}:
                 self.reading = None
+
+    def take_out(
+        self,
+        declared: Collection[str],
+        began: Collection[str],
+        place: int,
+        *,
+        source: str,
+        shown: Callable[[int], str],
+    ) -> None:
+        """Keep which tables are not declared any more: they have all before a place, at most.
+
+        began: the tables with which the source began. shown: says a place for people, as it does the source. Raises
+        `TableTakenBack` for a table that was taken out and is declared again.
+        """
+        for table in declared:
+            if table in self.left:
+                raise TableTakenBack(table=table, source=source, place=shown(self.left[table]))
+        for table in {*began, *self.joined} - {*declared} - self.left.keys():
+            self.leave(table, place)
 
     def leave(self, table: str, place: int) -> None:
         """Keep that a table was taken out: it has all before a place, at most."""

@@ -9,7 +9,6 @@ Invariant: what a table gives where it joins is durable (`later`) before it is g
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
@@ -18,9 +17,8 @@ import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.mysqlsource import BinlogPastFirstRows, BinlogServerUnfit, BinlogSnapshotLost
-from tidegauge.errors.postgressource import TableTakenBack
-from tidegauge.errors.running import SourceUnreachable
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.database.attempts import RowsAttempts
 from tidegauge.sources.database.folder import LogBeginning
 from tidegauge.sources.database.later import LaterTables
 from tidegauge.sources.mysql.arriving import TablesUnderWay, given_later
@@ -28,11 +26,8 @@ from tidegauge.sources.mysql.catalog import FollowedTable
 from tidegauge.sources.mysql.followed import BinlogSetup
 from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.sources.mysql.shapes import LoggedTable
-from tidegauge.sources.sweep import backoff
 
 __all__ = ["AddedTables", "began_with"]
-
-_log: Final = logging.getLogger(__name__)
 
 
 def began_with(record: LogBeginning, names: Collection[str]) -> LogBeginning:
@@ -74,7 +69,8 @@ class AddedTables:
         names = setup.names
         late = set() if record is None else {stream for name, stream in names.items() if name not in record.oids}
         if record is not None:
-            self._take_out(record, bound[domain])
+            shown = setup.server.shown
+            self._later.take_out(names, record.oids, bound[domain], source=shown, shown=lambda one: f"{one - 1}")
         joined = {name: one for name, one in self._later.joined.items() if names.get(name) in late}
         self._declared: Final = {one.stream: one for one in joined.values()}
         self._waiting = {name: one for name, one in self._later.joined.items() if one.place > self._given}
@@ -85,11 +81,7 @@ class AddedTables:
         self._awaited: dict[str, FollowedTable | None] = dict.fromkeys(late - self._declared.keys())
         """The streams that have not joined: each with its table, None for one that cannot be read at present."""
         self._unfit: dict[str, Transient] = {}
-        self._failure: TidegaugeError | None = None
-        """What the last attempt to read rows came to, while it is to be tried again."""
-        self._attempt, self._again_at = 0, float("-inf")
-        self._told: dict[str, str] = {}
-        """The errors that were logged last, by the names of tables."""
+        self._attempts: Final = RowsAttempts(setup.server.shown, setup.server.clock)
         self.outdated = False
         """Whether a look at the tables may show others than the last one, since reading them has failed."""
         self.late = frozenset(late)
@@ -103,7 +95,7 @@ class AddedTables:
     @property
     def hindered(self) -> TidegaugeError | None:
         """Why tables have to wait, None where nothing keeps them from being read."""
-        return next(iter(self._unfit.values()), self._failure) if self._awaited else None
+        return next(iter(self._unfit.values()), self._attempts.failure) if self._awaited else None
 
     @property
     def shapes(self) -> dict[str, LoggedTable]:
@@ -141,7 +133,7 @@ class AddedTables:
             self._unfit.pop(stream, None)
             if error is not None:
                 self._unfit[stream] = error
-                self._tell(stream, error)
+                self._attempts.tell(self._named([stream]), error)
             self._awaited[stream] = None if error is not None else tables[stream]
 
     def begin(self, gathering: EventGathering) -> None:
@@ -199,43 +191,27 @@ class AddedTables:
         if self._arriving is not None:
             self._arriving.close()
 
-    def _take_out(self, record: LogBeginning, place: int) -> None:
-        """Note the tables that are not declared any more. Raises `TableTakenBack` for one that was taken out."""
-        names, left = self._setup.names, self._later.left
-        for table in names:
-            if table in left:
-                raise TableTakenBack(table=table, source=self._setup.server.shown, place=f"{left[table] - 1}")
-        for table in {*record.oids, *self._later.joined} - names.keys() - left.keys():
-            self._later.leave(table, place)
-
     def _no_place(self) -> Transient:
         used = f"transactions of the domain {self._setup.kind.joins} are in its log, and added tables need it"
         remedy = "take the added tables out, and declare a source of another name for them"
         return BinlogServerUnfit(source=self._setup.server.shown, detail=used, remedy=remedy)
 
-    def _tell(self, stream: str, error: Exception) -> None:
-        """Log why a table is not on its way, once each."""
-        if self._told.get(stream) != str(error):
-            self._told[stream] = str(error)
-            table = ".".join(self._setup.tables[stream])
-            _log.warning("%s: the table %s has to wait: %s", self._setup.server.shown, table, error)
+    def _named(self, streams: Collection[str]) -> list[str]:
+        """Return the whole names of the tables of streams."""
+        return [".".join(self._setup.tables[stream]) for stream in streams]
 
     def _begin_reading(self, gathering: EventGathering) -> None:
         """Begin to read the rows of the tables that can be read, if it is time to."""
         coming = {stream: table for stream, table in self._awaited.items() if table is not None}
-        if coming and not self.outdated and self._setup.server.clock.monotonic() >= self._again_at:
+        if coming and not self.outdated and self._attempts.due:
             self._arriving = TablesUnderWay(self._setup, self._later, self._domain, coming, gathering)
 
     def _give_up(self, gathering: EventGathering, error: Exception) -> None:
         for stream in self._awaited:
             gathering.aside.pass_over(stream)
-            self._tell(stream, error)
         self.close()
         self._arriving, self.outdated = None, True
-        wrapped = {"source": self._setup.server.shown, "error": type(error).__name__, "detail": str(error)}
-        self._failure = error if isinstance(error, TidegaugeError) else SourceUnreachable(**wrapped)
-        self._attempt += 1
-        self._again_at = self._setup.server.clock.monotonic() + backoff(self._attempt)
+        self._attempts.failed(self._named(self._awaited), error)
 
     def _join(self, gathering: EventGathering) -> None:
         """Have the tables join that are whole."""
@@ -255,4 +231,5 @@ class AddedTables:
             self._declared[one.stream] = self._waiting[one.table] = one
             del self._awaited[one.stream]
             self._unfit.pop(one.stream, None)
-        self._arriving, self._attempt, self._failure = None, 0, None
+        self._arriving = None
+        self._attempts.succeeded()

@@ -6,16 +6,15 @@ from the place of its first rows on until every output has them.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError, Transient
-from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost, TableTakenBack
-from tidegauge.errors.running import SourceUnreachable
+from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost
 from tidegauge.remap.fromtime.lsn import Lsn
+from tidegauge.sources.database.attempts import RowsAttempts
 from tidegauge.sources.database.folder import LogBeginning
 from tidegauge.sources.database.later import JoinedTable, LaterTables
 from tidegauge.sources.postgres.arriving import ArrivingTables, KeptChunks, given_later
@@ -23,11 +22,8 @@ from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
 from tidegauge.sources.postgres.followed import ReplicationSetup
 from tidegauge.sources.postgres.gathering import Gathering, LaterPlaces
 from tidegauge.sources.postgres.notes import FollowedNotes
-from tidegauge.sources.sweep import backoff
 
 __all__ = ["JoiningTables"]
-
-_log: Final = logging.getLogger(__name__)
 
 
 class JoiningTables:
@@ -44,11 +40,7 @@ class JoiningTables:
         self._awaited: dict[str, PublishedTable | None] = {}
         """The streams that have not joined: each with its table, None for one that cannot be read at present."""
         self._unfit: Mapping[str, Transient] = {}
-        self._failure: TidegaugeError | None = None
-        """What the last attempt to read rows came to, while it is to be tried again."""
-        self._attempt, self._again_at = 0, float("-inf")
-        self._told: dict[str, str] = {}
-        """The errors that were logged last, by the names of tables."""
+        self._attempts: Final = RowsAttempts(reader.place.shown, reader.server.clock)
 
     @property
     def oids(self) -> dict[str, int]:
@@ -69,7 +61,7 @@ class JoiningTables:
     @property
     def hindered(self) -> TidegaugeError | None:
         """Why tables have to wait, None where nothing keeps them from being read."""
-        return next(iter(self._unfit.values()), self._failure) if self._awaited else None
+        return next(iter(self._unfit.values()), self._attempts.failure) if self._awaited else None
 
     @property
     def _declared(self) -> list[JoinedTable]:
@@ -77,12 +69,8 @@ class JoiningTables:
 
     def take_out(self, record: LogBeginning, place: int) -> None:
         """Note the tables that are not declared any more. Raises `TableTakenBack` for one that was taken out."""
-        names, left = self._reader.names, self._later.left
-        for table in names:
-            if table in left:
-                raise TableTakenBack(table=table, source=self._reader.place.shown, place=str(Lsn(left[table])))
-        for table in {*record.oids, *self._later.joined} - names.keys() - left.keys():
-            self._later.leave(table, place)
+        names, shown = self._reader.names, self._reader.place.shown
+        self._later.take_out(names, record.oids, place, source=shown, shown=lambda one: str(Lsn(one)))
 
     def forget(self) -> None:
         """Forget all of it: the source begins anew, with all tables that it has. Raises why one cannot be read."""
@@ -127,7 +115,8 @@ class JoiningTables:
         """Take in how the tables are that have not joined. One that cannot be read keeps no other from it."""
         names = self.awaited(late)
         self._unfit = self._reader.unfit(found, names)
-        self._tell(self._unfit)
+        for name, error in self._unfit.items():
+            self._attempts.tell([name], error)
         there = {str(table): table for table in found.tables}
         self._awaited = {self._reader.names[name]: None if name in self._unfit else there.get(name) for name in names}
         if self._arriving is None and not any(self._awaited.values()):
@@ -146,17 +135,10 @@ class JoiningTables:
             self._give_up(gathering, error)
             return False
 
-    def _tell(self, errors: Mapping[str, Exception]) -> None:
-        """Log why tables are not on their way, once each."""
-        for name, error in errors.items():
-            if self._told.get(name) != str(error):
-                self._told[name] = str(error)
-                _log.warning("%s: the table %s has to wait: %s", self._reader.place.shown, name, error)
-
     def _begin_reading(self, gathering: Gathering) -> None:
         """Begin to read the rows of the tables that can be read, if it is time to."""
         coming = {stream: table for stream, table in self._awaited.items() if table is not None}
-        if coming and self._reader.server.clock.monotonic() >= self._again_at:
+        if coming and self._attempts.due:
             for stream in coming:
                 gathering.expect(stream)
             self._arriving = ArrivingTables(self._reader, self._later, coming, gathering.reached)
@@ -168,11 +150,8 @@ class JoiningTables:
         if self._arriving is not None:
             self._arriving.close()
         self._arriving = None
-        self._tell({", ".join(self._awaited): error})
-        wrapped = {"source": self._reader.place.shown, "error": type(error).__name__, "detail": str(error)}
-        self._failure = error if isinstance(error, TidegaugeError) else SourceUnreachable(**wrapped)
-        self._attempt += 1
-        self._again_at = self._reader.server.clock.monotonic() + backoff(self._attempt)
+        waiting = [name for name, stream in self._reader.names.items() if stream in self._awaited]
+        self._attempts.failed(waiting, error)
 
     def set_aside(self, gathering: Gathering) -> None:
         """Keep the chunks that wait in a file. Raises `OSError`."""
@@ -189,7 +168,8 @@ class JoiningTables:
             gathering.join(one.stream, one.oid, one.place)
             self._waiting[one.stream] = one
             self._awaited.pop(one.stream, None)
-        self._arriving, self._attempt, self._failure = None, 0, None
+        self._arriving = None
+        self._attempts.succeeded()
         return joined
 
     def given(self, gathering: Gathering) -> list[tuple[str, pa.RecordBatch]]:
