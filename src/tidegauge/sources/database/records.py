@@ -26,7 +26,7 @@ from tidegauge.lazy import library
 from tidegauge.operations import OP
 from tidegauge.sources.database.sequence import SEQUENCE
 
-__all__ = ["INLINE", "OURS", "filed", "filed_bytes", "joined", "runs", "together"]
+__all__ = ["INLINE", "OURS", "filed", "filed_bytes", "joined", "runs", "streamed", "together"]
 
 pc: Final = library("pyarrow.compute")
 
@@ -74,6 +74,14 @@ def joined(parts: Sequence[pa.RecordBatch], columns: pa.Schema) -> pa.RecordBatc
     if not parts:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in columns], schema=columns)
     return parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
+def streamed(batch: pa.RecordBatch) -> bytes:
+    """Return a batch as a stream of Arrow: as such it waits in a file, or in a chunk that was kept."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
 
 
 def filed_bytes(records: pa.RecordBatch) -> int:

@@ -30,10 +30,10 @@ from tidegauge.errors.mysqlsource import BinlogServerAway, FirstRowsOutdated
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import SnapshotPiece
 from tidegauge.sources.database.later import JoinedTable, LaterTables
-from tidegauge.sources.database.records import together
+from tidegauge.sources.database.records import streamed, together
 from tidegauge.sources.mysql.catalog import FollowedTable
 from tidegauge.sources.mysql.catalogued import known_table
-from tidegauge.sources.mysql.chunks import ENDS, FILED, KEPT, SNAPSHOT, RowsChunk, batch_of, streamed
+from tidegauge.sources.mysql.chunks import ENDS, FILED, KEPT, SNAPSHOT, RowsChunk, batch_of
 from tidegauge.sources.mysql.followed import BinlogSetup
 from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
@@ -176,7 +176,7 @@ class TablesUnderWay:
                         file.write(_bytes_of(chunk))
                     here.append(moved)
                 for run in together(here):
-                    start, data = file.tell(), streamed(run)
+                    start, data = file.tell(), streamed(batch_of(run))
                     file.write(data)
                     piece = SnapshotPiece(str(self._changes), start, len(data), len(run), 0)
                     self._aside.setdefault(stream, []).append(piece)
@@ -192,7 +192,7 @@ def given_later(table: JoinedTable, domain: str, joins: str) -> list[pa.RecordBa
         RowsChunk(domain, table.since - 1, table.at, SNAPSHOT, "", n.count, file=n.file, start=n.start, size=n.size)
         for n in table.pieces
     ]
-    first = [RowsChunk(*place, KEPT, "", 1, data=streamed([one])) for one in rows]
+    first = [RowsChunk(*place, KEPT, "", 1, data=streamed(batch_of([one]))) for one in rows]
     then = [RowsChunk(*place, KEPT, "", 1, file=n.file, start=n.start, size=n.size) for n in table.aside]
     return [batch_of([one]) for one in (*first, *then)]
 

@@ -65,7 +65,6 @@ __all__ = [
     "batch_of",
     "decoded",
     "ending",
-    "streamed",
 ]
 
 FILED, SNAPSHOT, EMPTIED, ENDED, UNTOLD, KEPT = range(1, 7)
@@ -164,14 +163,6 @@ def decoded(records: pa.RecordBatch, columns: pa.Schema, table: str, on_bad_reco
     if over is not None:
         raise over
     return joined(parts, columns)
-
-
-def streamed(chunks: Sequence[RowsChunk]) -> bytes:
-    """Return chunks of one stream as the bytes that a KEPT one has."""
-    sink, batch = pa.BufferOutputStream(), batch_of(chunks)
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
 
 
 def _kept(record: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tidegauge.disk import make_folder, synchronise
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
+from tidegauge.sources.database.records import streamed
 from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.mysql.catalog import FollowedTable
 from tidegauge.sources.mysql.server import BinlogServer
@@ -105,7 +106,4 @@ class FirstRowsReading:
 
 def _encoded(rows: list[tuple[bytes | None, ...]], schema: pa.Schema) -> bytes:
     arrays = [pa.array(column, pa.binary()) for column in zip(*rows, strict=True)]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
-        stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return bytes(sink.getvalue())
+    return streamed(pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -29,9 +29,9 @@ from typing import Final
 import pyarrow as pa
 
 from tidegauge.disk import make_folder
-from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.database.later import JoinedTable, LaterTables, RowsUnderWay
-from tidegauge.sources.database.records import together
+from tidegauge.sources.database.records import streamed, together
 from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.chunks import KEPT, SNAPSHOT, Chunk, batch_of
 from tidegauge.sources.postgres.followed import ReplicationSetup
@@ -67,7 +67,7 @@ class KeptChunks:
             for stream, listed in chunks.items():
                 for run in together(listed):
                     start = file.tell()
-                    file.write(_streamed(run))
+                    file.write(streamed(batch_of(run)))
                     self._parts.setdefault(stream, []).append((start, file.tell() - start))
 
     def forget(self, stream: str) -> None:
@@ -187,8 +187,8 @@ class ArrivingTables:
 def given_later(table: JoinedTable, changes: Iterable[Chunk]) -> list[pa.RecordBatch]:
     """Return what a table gives when it joins: its first rows, and the changes that were set aside."""
     first = [
-        Chunk(0, 0, KEPT, _SHAPE, 0, 1, data=_streamed([_piece(table, number)]))
-        for number in range(len(table.pieces))
+        Chunk(0, 0, KEPT, _SHAPE, 0, 1, data=streamed(batch_of([_first_rows(table, piece)])))
+        for piece in table.pieces
     ]
     return [
         batch_of([Chunk(table.place - 1, table.at, one.kind, one.shape, one.first, 1, data=one.data, file=one.file,
@@ -197,17 +197,8 @@ def given_later(table: JoinedTable, changes: Iterable[Chunk]) -> list[pa.RecordB
     ]  # fmt: skip
 
 
-def _piece(table: JoinedTable, number: int) -> Chunk:
-    piece = table.pieces[number]
+def _first_rows(table: JoinedTable, piece: SnapshotPiece) -> Chunk:
     return Chunk(
         table.since - 1, table.at, SNAPSHOT, table.shape, piece.first, piece.count, data=piece.without.encode(),
         file=piece.file, start=piece.start, size=piece.size,
     )  # fmt: skip
-
-
-def _streamed(chunks: Sequence[Chunk]) -> bytes:
-    sink = pa.BufferOutputStream()
-    batch = batch_of(chunks)
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
