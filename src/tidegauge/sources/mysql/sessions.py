@@ -37,11 +37,8 @@ _SETTINGS: Final = (
     "SET time_zone = '+00:00', sql_mode = 'NO_ENGINE_SUBSTITUTION', character_set_results = 'utf8mb4', "
     f"sql_quote_show_create = 1, sql_select_limit = 18446744073709551615, sql_big_selects = 1, {LASTING}"
 )
-_OF_ONE: Final = {
-    "MariaDB": "SET max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0",
-    "8.": "SET max_execution_time = 0",
-}
-"""What the servers of these versions have as well."""
+_OF_MARIADB: Final = "SET max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
+_OF_MYSQL_8: Final = "SET max_execution_time = 0"
 PATIENCE: Final = 30
 """Seconds after which an answer is given up."""
 _SHOWN: Final = 400
@@ -82,12 +79,23 @@ def session(place: ServerPlace) -> Iterator[Any]:
         try:
             with connection.cursor() as cursor:
                 cursor.execute(_SETTINGS)
-                for version, settings in _OF_ONE.items():
-                    if version in connection.get_server_info():
-                        cursor.execute(settings)
+                if settings := _own_settings(connection.get_server_info()):
+                    cursor.execute(settings)
             yield connection
         finally:
             connection.close()
+
+
+def _own_settings(version: str) -> str:
+    """Return the settings that servers of a version have and others do not, "" for none.
+
+    >>> _own_settings("11.8.2-MariaDB") == _OF_MARIADB, _own_settings("8.4.3"), _own_settings("5.6.48-log")
+    (True, 'SET max_execution_time = 0', '')
+    """
+    if "MariaDB" in version:
+        return _OF_MARIADB
+    first, _, _ = version.partition(".")
+    return _OF_MYSQL_8 if first.isdigit() and int(first) >= 8 else ""
 
 
 def opened(place: ServerPlace, over: socket.socket | None = None) -> Any:
