@@ -2,8 +2,14 @@
 
 One transaction reads all tables (`firstrows`). What committed later comes by the stream: there is no seam.
 
-The rows go to files, as the texts that the server writes, and count only when all of them are on the disk. Until then
-nothing is bound, so an attempt that was cut off leaves nothing behind. A step works for a part of a second.
+The rows go to files, as the texts that the server writes. A step works for a part of a second.
+
+Invariant: they count only when all of them are on the disk. Until then nothing is bound, so an attempt that was cut
+off leaves nothing behind.
+
+>>> columns = pa.schema([("id", pa.binary()), ("who", pa.binary())])
+>>> rows_of(_encoded([(b"1", b"ada"), (b"2", None)], columns)).to_pylist()
+[{'id': b'1', 'who': b'ada'}, {'id': b'2', 'who': None}]
 """
 
 from __future__ import annotations
