@@ -189,6 +189,22 @@ def change(shop: Shop, statements: Sequence[str]) -> None:
     shop.do("INSERT INTO users VALUES (1, 'ada')")
 
 
+@pytest.mark.parametrize("joined", [False, True], ids=["from the beginning", "joined"])
+def test_a_table_that_is_out_of_the_publication_ends_though_nothing_was_noted_of_it(shop: Shop, joined: bool) -> None:
+    shop.tables = {"users": "id"} if joined else shop.tables
+    shop.catch_up()
+    shop.tables = {"orders": "id", "users": "id"}
+    shop.catch_up()
+    notes = shop.root / "pg" / "shop" / "db" / "tables.json"
+    notes.unlink()  # as in the folder of an earlier version
+    shop.do("; ".join([OUT, UNSEEN]))
+    assert ended(shop)["orders"].code == TableChanged.code
+    shop.do(BACK)
+    assert ended(shop)["orders"].code == TableChanged.code
+    flow = shop.flow()
+    assert "unseen" not in {row["who"] for row in shop.held(flow, "orders")}
+
+
 @pytest.mark.parametrize("statements", [AGAIN, PUBLISHED], ids=["made again", "made again, row"])
 def test_what_the_log_has_of_a_table_that_was_made_again_comes_before_it_ends(
     shop: Shop, statements: Sequence[str]

@@ -106,7 +106,10 @@ class FollowedNotes:
         self._keep({**self.known, **{str(table): _known(table) for table in tables}})
 
     def adopt(self, tables: Collection[PublishedTable], horizon: int) -> None:
-        """Note tables that have no note: the folder was lost, or made by an earlier version."""
+        """Note tables that have rows and no note: the folder was lost, or made by an earlier version.
+
+        It is to be done before `changed`, which takes a table without a note for one that has no rows yet.
+        """
         self.partitions.adopt(tables, horizon)
         self._keep({**{str(table): _known(table) for table in tables}, **self.known})
 

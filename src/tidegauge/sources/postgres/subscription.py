@@ -102,6 +102,8 @@ class Replication:
             else:
                 self._notes.only(())
             awaited = self._joining.awaited(self._late)
+            if bound.frontier[WAL]:
+                self._notes.adopt([one for one in found.tables if str(one) not in awaited], found.horizon)
             self._changed, self._changed_by = reader.check(found, self._oids, self._notes, awaited), found.end
             self._joining.see(found, self._late)
             if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
@@ -175,8 +177,6 @@ class Replication:
         begin = begun(facts, record)
         if begin.how == "stream":
             self._check(found, begin.lsn)
-            begun_here = [one for one in found.tables if self._names[str(one)] not in self._late]
-            self._notes.adopt(begun_here, found.horizon)
             self._begin(begin.lsn)
         elif begin.how == "files":
             self._check(found, begin.lsn)
