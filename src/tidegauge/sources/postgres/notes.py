@@ -129,7 +129,8 @@ class FollowedNotes:
                 found[name] = why
                 renewed[name] = replace(known, over=over)
             else:
-                renewed[name] = KnownTable(now.members or known.members, {**now.columns, **known.columns})
+                followed = {one: number for one, number in known.columns.items() if one in columns}
+                renewed[name] = KnownTable(now.members or known.members, {**now.columns, **followed})
         self._keep(renewed)
         self.broken = frozenset(found)
         return found
