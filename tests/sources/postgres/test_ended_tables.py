@@ -254,7 +254,7 @@ def test_a_table_that_is_back_before_anything_was_changed_goes_on(shop: Shop) ->
     shop.catch_up()
     shop.do("ALTER TABLE orders RENAME TO other")
     ended(shop)
-    shop.do("ALTER TABLE other RENAME TO orders", "INSERT INTO orders VALUES (11, 'back', NULL)")
+    shop.do("ALTER TABLE other RENAME TO orders", ALL, "INSERT INTO orders VALUES (11, 'back', NULL)")
     flow = shop.catch_up()
     assert shop.held(flow, "orders") == shop.there("orders")
     assert {one.state for one in tg.status(flow).outputs} == {"live"}

@@ -90,8 +90,8 @@ class PublishedTable:
 
     published: the columns that the publication has, None where it lacks the table. filtered: the condition on rows.
     partitions: those that have its rows. via: the table in whose name a partition's changes come, "" for its own.
-    growth: what tells whether columns that come to it may be taken on. members: how the publication has
-    it, or its schema, or all tables: the number of the catalog's row, and its list of columns, "" for all.
+    growth: what tells whether columns that come to it may be taken on. members: of the publication, the rows of
+    the catalog that name it, its schema, or all tables: the number of each, and its list of columns, "" for all.
     """
 
     oid: int
@@ -187,7 +187,8 @@ _TABLES: Final = """
                 SELECT k.oid, k.relnamespace FROM pg_class k
                 WHERE k.oid = c.oid OR k.oid IN (SELECT a.relid FROM pg_partition_ancestors(c.oid) a)
             )
-            SELECT json_agg(json_build_array(f.oid, f.listed)) FROM pg_publication p CROSS JOIN LATERAL (
+            SELECT json_agg(json_build_array(f.oid, f.listed) ORDER BY f.oid)
+            FROM pg_publication p CROSS JOIN LATERAL (
                 SELECT m.oid::int8, coalesce(m.prattrs::text, '') AS listed FROM pg_publication_rel m
                 WHERE m.prpubid = p.oid AND m.prrelid IN (SELECT oid FROM whole)
                 UNION ALL SELECT y.oid::int8, '' FROM pg_publication_namespace y

@@ -93,8 +93,7 @@ class ReplicationSetup:
     ) -> Mapping[str, str]:
         """Return the tables that are not those that were declared, with why; raise what keeps others from it.
 
-        oids: the server's numbers of them, as far as known. notes: those of them.
-        awaited: tables that have not joined, see `unfit`.
+        oids: the server's numbers of them, as far as known. awaited: tables that have not joined, see `unfit`.
         """
         declared = {".".join(place): self.columns[".".join(place)] for place in self.tables.values()}
         old = self.server.old_rows(notes.partitions.questions(found))

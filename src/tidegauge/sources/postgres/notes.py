@@ -5,14 +5,16 @@
                                         values in it, and the log has nothing of that
     partitions                          see `partitions`
 
-Each row of a catalog has a number that no other one ever gets. A table that was put back into a publication has
-another one; so has a table whose list of columns was changed, and that one was in the publication all the time.
+Each row of a catalog has a number that no other row ever gets. A table that was put back into a publication has
+another one. So has each table of a publication that was dropped and made again, also where one transaction did both:
+no catalog tells that it did. A table whose list of columns was changed has another one, too, though it was in the
+publication all the time; its list tells it apart.
 
 Invariant: a table that was seen out of the publication is never followed again, whatever it looks like later.
 
 >>> before = KnownTable(members=((7, ""),), columns={"id": 1, "who": 2})
 >>> broken(before, KnownTable(((9, ""),), {"id": 1, "who": 2}), ["id", "who"])
-'it was taken out of the publication, and put back'
+'it was taken out of the publication, and put back, or the publication was dropped and made again'
 >>> broken(before, KnownTable(((9, "1 2"),), {"id": 1, "who": 2}), ["id", "who"])
 ''
 >>> broken(before, KnownTable(((7, ""),), {"id": 1, "who": 3}), ["id", "who"])
@@ -40,7 +42,7 @@ _FILE: Final = "tables.json"
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """A table as it was. members: see `PublishedTable`. columns: their numbers. over: why it ended for good."""
+    """A table as it was. members: see `PublishedTable`. columns: their numbers. over: why it has ended, or empty."""
 
     members: tuple[tuple[int, str], ...]
     columns: Mapping[str, int]
@@ -55,7 +57,7 @@ def broken(known: KnownTable, now: KnownTable, columns: Iterable[str]) -> str:
             return f"its column {name!r} is another one: {said}"
     before, there = dict(known.members), dict(now.members)
     if before and there and before.keys().isdisjoint(there) and not {*before.values()}.isdisjoint(there.values()):
-        return "it was taken out of the publication, and put back"
+        return "it was taken out of the publication, and put back, or the publication was dropped and made again"
     return ""
 
 
@@ -115,7 +117,7 @@ class FollowedNotes:
 
     def changed(self, look: CatalogLook, declared: Mapping[str, pa.Schema]) -> dict[str, str]:
         """Return the tables that are not those that were noted, with why; renew the note of the others."""
-        if look.publication is None:  # no table has it; one of this name that is made has other rows of the catalog
+        if look.publication is None:  # if it is made again, its tables have other rows of the catalog
             return {}
         found: dict[str, str] = {}
         renewed = dict(self.known)

@@ -117,8 +117,8 @@ def nudged(place: DatabasePlace) -> None:
 def replicating(place: DatabasePlace) -> psycopg.Connection[Any]:
     """Return a session of a sender of the log. Raises what `explained` does.
 
-    It may be idle for long: while it exports a snapshot it is in a transaction. Before, it waits for those that are
-    open, as for a lock.
+    No timeout ends it. To make a slot it waits for the transactions that are open, as for a lock, and it is idle in a
+    transaction of its own for as long as it exports a snapshot.
     """
     import psycopg
 
