@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.flow.by_hand import Run, World
-from tests.flow.taps import Pipe, Tap
+from tests.flow.by_hand import Clock, Run, World
+from tests.flow.taps import Pipe, Tap, Well
 from tests.flow.test_pushed_laws import Spring
 from tests.flow.test_pushed_rows import Gated
 from tests.remap.store.raw import sql
 
 import tidegauge as tg
 from tidegauge.cli import standing
+from tidegauge.env import at_once
 from tidegauge.errors.push import NothingReceived
+from tidegauge.flow.runner import Runner
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.push.pieces import Pieces
@@ -141,3 +144,27 @@ def test_a_call_that_does_not_come_back_stalls_its_source_for_others_too(world: 
     passing(run, 20)
     assert reason(world) == ""
     run.abandon()
+
+
+def test_delays_grow_while_connections_tell_their_end_alone_and_begin_anew_where_one_brings_something(
+    tmp_path: Path,
+) -> None:
+    well, clock = Well(cuts=deque([0, -1] * 5 + [1, -1] * 4)), Clock(0.01)
+    well.write("p", "", *range(9))
+    flow = tg.Dataflow("spring", store=f"sqlite:///{tmp_path}/flow.db", tick=0.5)
+    flow.sink("out", flow.source("feed", Tap(well)), tg.ParquetSink(str(tmp_path / "out")))
+    env = tg.Env(now=clock.now, monotonic=clock.monotonic)
+    runner = Runner(flow.spec, tg.LocalEngine(threads=0), env=env, spawn=at_once, batch=False)
+    at: list[float] = []
+    try:
+        while len(at) < 9 and clock.seconds < 60.0:
+            clock.seconds += 0.05
+            for _ in range(6):
+                runner.step()
+            at += [clock.seconds] * (len(well.starts) - len(at))
+        delays = [round(later - before, 1) for before, later in itertools.pairwise(at)]
+        assert all(later > 1.5 * before for before, later in itertools.pairwise(delays[:5])), delays
+        assert all(delay < 1.0 for delay in delays[5:]), delays
+        assert len(delays) == 8
+    finally:
+        runner.close()
