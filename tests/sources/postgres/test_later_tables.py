@@ -60,13 +60,13 @@ def add_users(shop: Shop) -> None:
     shop.do("ALTER PUBLICATION shop ADD TABLE users")
 
 
-def connected_at(shop: Shop, place: int = 0) -> Any:
+def connected_at(shop: Shop, place: int = 0, **options: Any) -> Any:
     """A subscription from a place on, by default from the one that is bound."""
     store = Store.open(f"sqlite:///{shop.root}/flow.db", env=tg.Env())
     known = store.load("shop").sources["db"]
     store.close()
     frontier = Frontier({WAL: place}) if place else known.table.frontier
-    return connected(shop, frontier, Bound(frontier=frontier, identity=known.identity))
+    return connected(shop, frontier, Bound(frontier=frontier, identity=known.identity), **options)
 
 
 def refuse(bad: Any) -> None:
