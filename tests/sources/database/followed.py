@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.command import BeforeStart
+from tidegauge.errors.sinks import EpochReplaced
 
-__all__ = ["by_key", "caught_up", "ended", "flow_of", "held", "log", "shown"]
+__all__ = ["at_epochs", "by_key", "caught_up", "ended", "flow_of", "held", "listed", "log", "shown"]
 
 
 def flow_of(
@@ -68,3 +72,21 @@ def shown(row: dict[str, Any]) -> tuple[Any, ...]:
     """A row of a random machine, with the digest of its large value."""
     large = row["large"]
     return row["id"], row["n"], row["word"], None if large is None else hashlib.md5(large.encode()).hexdigest()
+
+
+def listed(rows: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows of a table of a random machine, by their keys."""
+    return sorted(map(shown, rows.select(["id", "n", "word", "large"]).to_pylist()))
+
+
+def at_epochs(flow: tg.Dataflow, tables: Iterable[str]) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+    """Each epoch that can be read as it was, with the tables that there are by then."""
+    for record, _ in tg.epochs(flow):
+        rows: dict[str, pa.Table] = {}
+        try:
+            for table in tables:
+                with suppress(BeforeStart):
+                    rows[table] = tg.read_arrow(flow, table, as_of=record.epoch)
+        except EpochReplaced:  # later epochs were committed together with it
+            continue
+        yield record.epoch, rows

@@ -7,31 +7,22 @@ import random
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from tests.mariadb import MariaDb
 from tests.mysql import MySql
-from tests.sources.database.followed import shown
+from tests.sources.database.followed import at_epochs, listed
 from tests.sources.mysql import driver
 from tests.sources.mysql.store import Store
 from tests.sources.mysql.test_machine import SUM, Machine, reached
 from tests.waiting import eventually
 
 import tidegauge as tg
-from tidegauge.errors.command import BeforeStart
-from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store as FlowStore
 
 pytestmark = pytest.mark.long
-COLUMNS = ["id", "n", "word", "large"]
-
-
-def listed(rows: pa.Table) -> list[tuple[object, ...]]:
-    return sorted(map(shown, rows.select(COLUMNS).to_pylist()))
 
 
 def check(machine: Machine, flow: tg.Dataflow) -> tuple[int, int]:
@@ -41,22 +32,15 @@ def check(machine: Machine, flow: tg.Dataflow) -> tuple[int, int]:
     store.close()
     domains = {one for known in machine.known for one in known}
     both = exact = 0
-    for record, _ in tg.epochs(flow):
-        rows: dict[str, pa.Table] = {}
-        try:
-            for table in driver.TABLES:
-                with suppress(BeforeStart):
-                    rows[table] = tg.read_arrow(flow, table, as_of=record.epoch)
-        except EpochReplaced:
-            continue
-        frontier = Frontier({one: n for one, n in bound.frontier_at(record.epoch).items() if one in domains})
+    for epoch, rows in at_epochs(flow, driver.TABLES):
+        frontier = Frontier({one: n for one, n in bound.frontier_at(epoch).items() if one in domains})
         there = {table: listed(found) for table, found in rows.items() if found.num_rows}
-        assert "beta" in there or not both, f"epoch {record.epoch}: it was there"
+        assert "beta" in there or not both, f"epoch {epoch}: it was there"
         if "beta" in there:
-            assert sum(n for found in there.values() for _, n, *_ in found) == SUM, f"epoch {record.epoch}"  # type: ignore[misc]
+            assert sum(n for found in there.values() for _, n, *_ in found) == SUM, f"epoch {epoch}"
             both += 1
         if frontier in machine.known:
-            assert there == {table: machine.known[frontier][table] for table in there}, f"epoch {record.epoch}"
+            assert there == {table: machine.known[frontier][table] for table in there}, f"epoch {epoch}"
             exact += "beta" in there
     return both, exact
 

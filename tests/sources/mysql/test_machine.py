@@ -21,13 +21,12 @@ import pymysql
 import pytest
 from tests.mariadb import MariaDb
 from tests.mysql import MySql
-from tests.sources.database.followed import shown
+from tests.sources.database.followed import at_epochs, listed
 from tests.sources.mysql import driver
 from tests.sources.mysql.store import Store
 from tests.waiting import eventually
 
 import tidegauge as tg
-from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store as FlowStore
 
@@ -151,21 +150,14 @@ def check(machine: Machine, flow: tg.Dataflow) -> int:
     table = store.load("machine").sources["db"].table
     store.close()
     exact = 0
-    for record, _ in tg.epochs(flow):
-        try:
-            held = {
-                name: tg.read_arrow(flow, name, as_of=record.epoch).select(["id", "n", "word", "large"])
-                for name in driver.TABLES
-            }
-        except EpochReplaced:
-            continue
-        frontier = table.frontier_at(record.epoch)
+    for epoch, held in at_epochs(flow, driver.TABLES):
+        frontier = table.frontier_at(epoch)
         if not frontier:
             continue
-        assert sum(sum(rows["n"].to_pylist()) for rows in held.values()) == SUM, f"epoch {record.epoch}"
+        assert sum(sum(rows["n"].to_pylist()) for rows in held.values()) == SUM, f"epoch {epoch}"
         if frontier in machine.known:
-            found = {name: sorted(map(shown, held[name].to_pylist())) for name in driver.TABLES}
-            assert found == machine.known[frontier], f"epoch {record.epoch} at {frontier}"
+            found = {name: listed(held[name]) for name in driver.TABLES}
+            assert found == machine.known[frontier], f"epoch {epoch} at {frontier}"
             exact += 1
     return exact
 
@@ -194,10 +186,7 @@ def play(server: MariaDb, root: Path, seed: int, rounds: int, *, kill_server: bo
             running.wait()
     subprocess.run([*command, "caught-up"], check=True, timeout=180)
     flow = driver.make(root, shop.url)
-    final = {
-        table: sorted(map(shown, tg.read_arrow(flow, table).select(["id", "n", "word", "large"]).to_pylist()))
-        for table in driver.TABLES
-    }
+    final = {table: listed(tg.read_arrow(flow, table)) for table in driver.TABLES}
     assert final == machine.state()
     return check(machine, flow)
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from tests.postgres import Server
-from tests.sources.database.followed import shown
+from tests.sources.database.followed import at_epochs, listed
 from tests.sources.postgres import driver
 from tests.sources.postgres.shop import Shop
 from tests.sources.postgres.test_held_back import said
@@ -30,7 +29,6 @@ import tidegauge as tg
 from tidegauge.errors.command import BeforeStart
 from tidegauge.errors.postgressource import PastAcknowledged, PublicationUnfit, TableTakenBack
 from tidegauge.errors.push import StreamForgotten
-from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
 from tidegauge.remap.frontier import Frontier
@@ -295,33 +293,18 @@ def check(machine: Machine, flow: tg.Dataflow) -> tuple[int, int]:
     """Compare at each epoch; return how many have both tables, and how many have the first one alone."""
     both = alone = 0
     frontiers = bound(flow)
-    for record, _ in tg.epochs(flow):
-        rows: dict[str, pa.Table] = {}
-        try:
-            for table in driver.TABLES:
-                with suppress(BeforeStart):
-                    rows[table] = tg.read_arrow(flow, table, as_of=record.epoch)
-        except EpochReplaced:
-            continue
-        found = {
-            table: sorted(map(shown, one.select(["id", "n", "word", "large"]).to_pylist()))
-            for table, one in rows.items()
-        }
-        there = {table: listed for table, listed in found.items() if listed}
-        assert "beta" in there or not both, f"epoch {record.epoch}: it was there"
-        states = possible(machine.known, frontiers[record.epoch])
+    for epoch, rows in at_epochs(flow, driver.TABLES):
+        there = {table: listed(found) for table, found in rows.items() if found.num_rows}
+        assert "beta" in there or not both, f"epoch {epoch}: it was there"
+        states = possible(machine.known, frontiers[epoch])
         if "beta" in there:
-            assert sum(row[1] for listed in there.values() for row in listed) == SUM, f"epoch {record.epoch}"
+            assert sum(row[1] for found in there.values() for row in found) == SUM, f"epoch {epoch}"
             both += 1
         elif there:
             alone += 1
         if there and states is not None:
-            assert there in [{table: state[table] for table in there} for state in states], f"epoch {record.epoch}"
+            assert there in [{table: state[table] for table in there} for state in states], f"epoch {epoch}"
     return both, alone
-
-
-def listed_of(rows: pa.Table) -> list[tuple[Any, ...]]:
-    return sorted(map(shown, rows.select(["id", "n", "word", "large"]).to_pylist()))
 
 
 def play(server: Server, root: Path, seed: int, rounds: int) -> None:
@@ -356,7 +339,7 @@ def play(server: Server, root: Path, seed: int, rounds: int) -> None:
     flow = driver.make(root, shop.dsn, shop.slot)
     state = machine.state()
     for table in driver.TABLES:
-        assert listed_of(tg.read_arrow(flow, table)) == state[table]
+        assert listed(tg.read_arrow(flow, table)) == state[table]
     with_both, _ = check(machine, flow)
     assert with_both >= 1
 

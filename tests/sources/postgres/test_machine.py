@@ -26,13 +26,12 @@ import psycopg
 import pyarrow as pa
 import pytest
 from tests.postgres import Server
-from tests.sources.database.followed import shown
+from tests.sources.database.followed import at_epochs, shown
 from tests.sources.postgres import driver
 from tests.sources.postgres.shop import Shop
 from tests.waiting import eventually
 
 import tidegauge as tg
-from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
 from tidegauge.remap.store import Store
 
@@ -199,21 +198,17 @@ def check(machine: Machine, flow: tg.Dataflow) -> tuple[int, int]:
     """Compare at each epoch; return how many were compared with rows, and how many by their sum alone."""
     exact = summed = 0
     frontiers = bound(flow)
-    for record, _ in tg.epochs(flow):
-        frontier = frontiers[record.epoch]
-        try:
-            held = {table: tg.read_arrow(flow, table, as_of=record.epoch) for table in driver.TABLES}
-        except EpochReplaced:
-            continue
+    for epoch, held in at_epochs(flow, driver.TABLES):
+        frontier = frontiers[epoch]
         if not any(rows.num_rows for rows in held.values()):
-            assert exact == 0, f"epoch {record.epoch} has no rows"
+            assert exact == 0, f"epoch {epoch} has no rows"
             continue
-        assert sum(sum(rows["n"].to_pylist()) for rows in held.values()) == SUM, f"epoch {record.epoch}"
+        assert sum(sum(rows["n"].to_pylist()) for rows in held.values()) == SUM, f"epoch {epoch}"
         summed += 1
         states = possible(machine.known, frontier)
         if states is not None:
             found = {table: machine.held(held[table]) for table in driver.TABLES}
-            assert found in states, f"epoch {record.epoch} at {Lsn(frontier)}"
+            assert found in states, f"epoch {epoch} at {Lsn(frontier)}"
             exact += 1
     return exact, summed
 
