@@ -91,6 +91,17 @@ class LogBeginning:
     done: bool = False
     oids: Mapping[str, int] = field(default_factory=dict)
 
+    def later(self, names: Mapping[str, str]) -> set[str]:
+        """Return the streams that came after it, as far as that is known. names: theirs, by the tables' whole names.
+
+        >>> began = LogBeginning("slot", "server 1", 0, point=96, oids={"shop.orders": 7})
+        >>> began.later({"shop.orders": "orders", "shop.users": "users"})
+        {'users'}
+        """
+        if not (self.point and self.oids):
+            return set()
+        return {stream for name, stream in names.items() if name not in self.oids}
+
 
 @dataclass(frozen=True, slots=True)
 class SourceFolder:

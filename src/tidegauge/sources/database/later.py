@@ -236,7 +236,7 @@ def came_later(folder: SourceFolder, names: Mapping[str, str]) -> dict[str, int 
     if record is None or not record.point or not record.oids:
         return {}
     places, earlier = joined_places(folder), _noted(folder).get("earlier", ())
-    came = {stream: places.get(stream) for name, stream in names.items() if name not in record.oids}
+    came = {stream: places.get(stream) for stream in record.later(names)}
     again = {stream for name, stream in names.items() if name in record.oids and stream in {*places, *earlier}}
     return {**came, **dict.fromkeys(again, 0)}
 

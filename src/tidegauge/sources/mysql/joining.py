@@ -67,7 +67,7 @@ class AddedTables:
         self._given = start[self._joins]
         self._arriving: TablesUnderWay | None = None
         names = setup.names
-        late = set() if record is None else {stream for name, stream in names.items() if name not in record.oids}
+        late = set() if record is None else record.later(names)
         if record is not None:
             shown = setup.server.shown
             self._later.take_out(names, record.oids, bound[domain], source=shown, shown=lambda one: f"{one - 1}")

@@ -82,9 +82,7 @@ class JoiningTables:
 
     def later(self, record: LogBeginning | None) -> set[str]:
         """Return the streams that came later. record: where the source began, None where that is not known."""
-        if record is None or not record.point or not record.oids:
-            return set()
-        return {stream for name, stream in self._reader.names.items() if name not in record.oids}
+        return set() if record is None else record.later(self._reader.names)
 
     def begin(self, lsn: int) -> int:
         """Begin to wait for those that join after a place; return where the stream is to begin for them.
