@@ -45,6 +45,13 @@ def synchronised(shop: Shop, standby: Server) -> None:
     eventually(lambda: standby.query(query) == [(True,)], within=90)
 
 
+def cut_off(standby: Server) -> None:
+    """Keep from the standby what is written from now on."""
+    standby.query("ALTER SYSTEM SET primary_conninfo = ''")
+    standby.query("SELECT pg_reload_conf()")
+    eventually(lambda: standby.query("SELECT FROM pg_stat_wal_receiver") == [])
+
+
 def test_the_flow_goes_on_where_the_slot_is_and_the_old_server_that_comes_back_is_refused(
     shop: Shop, standby: Server
 ) -> None:
@@ -80,15 +87,35 @@ def test_a_standby_that_lacks_a_part_of_the_log_that_was_read_is_another_upstrea
 ) -> None:
     synchronised(shop, standby)
     replayed(shop, standby)
-    standby.query("ALTER SYSTEM SET primary_conninfo = ''")  # what is written from now on does not come
-    standby.query("SELECT pg_reload_conf()")
-    eventually(lambda: standby.query("SELECT FROM pg_stat_wal_receiver") == [])
+    cut_off(standby)
     shop.do("INSERT INTO orders VALUES (6, 6)")
     shop.catch_up()
     moved(shop, standby)
     standby.query("SELECT pg_promote()")
     shop.do("INSERT INTO orders VALUES (6, 66)")
     assert isinstance(failure(shop), UpstreamRecreated)
+
+
+def test_a_server_that_waits_for_its_standby_gives_nothing_that_the_standby_lacks(
+    shop: Shop, standby: Server
+) -> None:
+    synchronised(shop, standby)
+    shop.server.query("ALTER SYSTEM SET synchronized_standby_slots = 'standby'")
+    shop.server.query("SELECT pg_reload_conf()")
+    shop.do("INSERT INTO orders VALUES (6, 6)")
+    flow = shop.catch_up()
+    replayed(shop, standby)
+    cut_off(standby)
+    shop.do("INSERT INTO orders VALUES (7, 7)")
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'WaitForStandbyConfirmation'"
+    with flow.start(engine=tg.LocalEngine(threads=2)):
+        eventually(lambda: shop.server.query(waits) == [(1,)])
+    assert [row["id"] for row in shop.held(flow, "orders")][-1] == 6
+    moved(shop, standby)
+    standby.query("SELECT pg_promote()")
+    shop.do("INSERT INTO orders VALUES (7, 77)")
+    flow = shop.catch_up()
+    assert shop.held(flow, "orders") == shop.there("orders")
 
 
 def test_the_tables_are_the_database_s_at_each_epoch_whoever_is_killed_before_and_after(
