@@ -11,8 +11,6 @@ from __future__ import annotations
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
-    "FolderDamaged",
-    "FolderTaken",
     "LogRewritten",
     "LoginRefused",
     "PastAcknowledged",
@@ -32,7 +30,6 @@ __all__ = [
     "TableChanged",
     "TableLocked",
     "TableRewritten",
-    "TableTakenBack",
     "TableUnfit",
     "UnchangedValueMissing",
     "ValueUnfit",
@@ -296,30 +293,6 @@ class PastAcknowledged(Transient):
     )
 
 
-class FolderDamaged(Transient):
-    """A file of a source's folder that says nothing."""
-
-    code = "TG-0379"
-    what = "the file {path} cannot be understood: {detail}"
-    cause = "somebody changed it, a disk lost it, or a newer version wrote it"
-    remedy = (
-        "put it back from a backup, and the flow goes on by itself. If there is none and all outputs hold the first "
-        "rows, remove it: columns are looked up again, and bound places tell where to go on"
-    )
-
-
-class FolderTaken(Transient):
-    """A connection that is not to write to its source's folder any more, or cannot at present."""
-
-    code = "TG-0976"
-    what = "connection {number} cannot write to {path}: {detail}"
-    cause = "another driver of the flow has taken over, or one that was stopped in the midst of a change has its lock"
-    remedy = (
-        "nothing, if another driver has taken over: this one finds that its lease is lost, and ends. Otherwise let "
-        "the process that is named go on, or end it; the flow then goes on by itself"
-    )
-
-
 class LogRewritten(Definite):
     """A server that has other transactions at places of its log that were read already."""
 
@@ -333,16 +306,4 @@ class LogRewritten(Definite):
         "the tables have rows that the database has not, and lack some. Fill new tables: declare the source under "
         "another name, with other outputs. Published epochs stay readable. To put a server back, recover it from an "
         "archive of its log: that makes a new timeline, which is told apart"
-    )
-
-
-class TableTakenBack(Transient):
-    """A table that was taken out of a source, and is declared again."""
-
-    code = "TG-0966"
-    what = "the table {table} of {source} was taken out of this source at {place}, and is declared again"
-    cause = "tables= has it again; its changes in between were ignored, so its outputs would lack them"
-    remedy = (
-        "take it out again, and the others go on. To follow it, declare a source of another name for it, with other "
-        "outputs: they begin with all of its rows"
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegauge.errors.postgressource import FolderDamaged
+from tidegauge.errors.databases import FolderDamaged
 from tidegauge.sources.database.folder import LogBeginning, SnapshotPiece, SourceFolder
 
 COLUMNS = {"orders": pa.schema([("id", pa.int64())])}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tidegauge.errors.postgressource import FolderTaken
+from tidegauge.errors.databases import FolderTaken
 from tidegauge.errors.store import LeaseLost
 from tidegauge.sources.database import writing
 from tidegauge.sources.database.folder import LogBeginning, SourceFolder

@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.command import BeforeStart
-from tidegauge.errors.postgressource import TableTakenBack
+from tidegauge.errors.databases import TableTakenBack
 from tidegauge.errors.push import StreamForgotten
 from tidegauge.maintenance.resume import resume
 from tidegauge.remap.binding import Bound

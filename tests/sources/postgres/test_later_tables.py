@@ -27,7 +27,8 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.command import BeforeStart
-from tidegauge.errors.postgressource import PastAcknowledged, PublicationUnfit, TableTakenBack
+from tidegauge.errors.databases import TableTakenBack
+from tidegauge.errors.postgressource import PastAcknowledged, PublicationUnfit
 from tidegauge.errors.push import StreamForgotten
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL

@@ -38,7 +38,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.disk import make_folder, synchronise, write_durably
-from tidegauge.errors.postgressource import FolderDamaged, FolderTaken
+from tidegauge.errors.databases import FolderDamaged, FolderTaken
 from tidegauge.sources.database.writing import FolderWriter, begun
 
 __all__ = ["LogBeginning", "SnapshotPiece", "SourceFolder"]

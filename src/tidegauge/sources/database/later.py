@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tidegauge.errors.postgressource import FolderDamaged, TableTakenBack
+from tidegauge.errors.databases import FolderDamaged, TableTakenBack
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 
 __all__ = ["JoinedTable", "LaterTables", "RowsUnderWay", "came_later", "joined_places"]

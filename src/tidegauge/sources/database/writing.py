@@ -21,7 +21,7 @@ Invariant: all changes of a folder are those of the connections in the order of 
 ...     with older.alone():
 ...         print("never")
 Traceback (most recent call last):
-tidegauge.errors.postgressource.FolderTaken: TG-0976: connection 1 cannot write to ...: connection 2 of process ...
+tidegauge.errors.databases.FolderTaken: TG-0976: connection 1 cannot write to ...: connection 2 of process ...
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidegauge.disk import make_folder, synchronise, write_durably
-from tidegauge.errors.postgressource import FolderTaken
+from tidegauge.errors.databases import FolderTaken
 
 __all__ = ["FolderWriter", "begun"]
 

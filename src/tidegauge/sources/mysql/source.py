@@ -19,8 +19,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge import secrets
+from tidegauge.errors.databases import FolderDamaged
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.postgressource import FolderDamaged
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.fromtime.mariadb import MARIADB

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.postgressource import FolderDamaged
+from tidegauge.errors.databases import FolderDamaged
 from tidegauge.remap.store.columns import decode_schema, encode_schema
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.postgressource import FolderDamaged
+from tidegauge.errors.databases import FolderDamaged
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import CatalogLook, PublicationFacts, PublishedTable
 from tidegauge.sources.postgres.partitions import FollowedPartitions, KnownPartitions

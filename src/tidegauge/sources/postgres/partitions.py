@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tidegauge.errors.postgressource import FolderDamaged
+from tidegauge.errors.databases import FolderDamaged
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, RowsQuestion, TablePartition
 

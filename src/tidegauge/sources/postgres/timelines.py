@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tidegauge.errors.postgressource import FolderDamaged
+from tidegauge.errors.databases import FolderDamaged
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
