@@ -110,6 +110,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes that are no text by their argument: what was packed holds the second in which it was, and each
+    process of a parallel run must give a test the same name.
+    """
+    return argname if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()) else None
+
+
 def pytest_collection_finish() -> None:
     """Leave half a million objects of modules and tests to themselves whenever the garbage is collected."""
     gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 
 import pytest
@@ -24,3 +25,9 @@ def test_those_that_share_a_fixture_of_their_module_run_in_one_process(
 ) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         assert request.node.nodeid.endswith("@tests/test_parallel_run.py")
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(b"")])
+def test_bytes_that_are_no_text_are_named_by_their_argument(packed: bytes, request: pytest.FixtureRequest) -> None:
+    """Or each process names the test by the second in which the bytes were packed, and no test runs at all."""
+    assert "[packed]" in request.node.name
