@@ -46,6 +46,7 @@ SETTINGS: Final = {
     "synchronous_commit": "on",
     "full_page_writes": "off",
     "shared_buffers": "16MB",
+    "dynamic_shared_memory_type": "mmap",  # in its folder: one that is killed leaves nothing elsewhere
     "max_connections": "60",
     "max_wal_size": "64MB",
     "log_min_messages": "fatal",
