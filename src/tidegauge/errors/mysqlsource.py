@@ -27,6 +27,7 @@ __all__ = [
     "BinlogUnfit",
     "BinlogValueUnfit",
     "FirstRowsOutdated",
+    "FirstRowsUnwritten",
 ]
 
 _OVER = (
@@ -165,6 +166,15 @@ class FirstRowsOutdated(Transient):
     what = "first rows of {source} have to be read anew: {detail}"
     cause = "a table was emptied, altered, dropped or renamed while they were read"
     remedy = "nothing: the flow reads them again by itself; tables that have theirs go on"
+
+
+class FirstRowsUnwritten(Transient):
+    """First rows that cannot be written to the source's folder."""
+
+    code = "TG-0964"
+    what = "first rows of {source} cannot be written to {path}: {detail}"
+    cause = "the disk of the source's folder is full, or cannot be written to at present"
+    remedy = "make room there. Nothing is lost: the flow tries again by itself"
 
 
 class BinlogValueUnfit(TidegaugeError):

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from tidegauge.disk import make_folder, synchronise
+from tidegauge.errors.mysqlsource import FirstRowsUnwritten
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.database.records import streamed
 from tidegauge.sources.database.steps import Steps
@@ -68,9 +69,9 @@ class FirstRowsReading:
 
     def _read(self, streams: Mapping[str, tuple[str, str, pa.Schema]]) -> Generator[object, None, None]:
         self._folder.clear_snapshot()
-        make_folder(self._folder.snapshot)
         names = [(database, table) for database, table, _ in streams.values()]
-        with self._server.first_rows(self._kind, names) as transaction:
+        with self._server.first_rows(self._kind, names) as transaction, self._written():
+            make_folder(self._folder.snapshot)
             self.gtids = transaction.gtids
             self._opened(self.gtids)
             self.tables = dict(zip(streams, transaction.tables, strict=False))  # there are none where it does
@@ -78,7 +79,16 @@ class FirstRowsReading:
                 path = self._folder.snapshot / f"{number}-{uuid.uuid4().hex[:12]}.arrows"  # nobody else's, of before
                 with closing(transaction.rows(database, table, columns)) as given:
                     self.pieces[stream] = yield from self._copy(given, columns, path)
-        synchronise(self._folder.snapshot)
+            synchronise(self._folder.snapshot)
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Tell what the disk refuses from what the connection does."""
+        try:
+            yield
+        except OSError as error:
+            shown, path = self._server.shown, self._folder.path
+            raise FirstRowsUnwritten(source=shown, path=path, detail=str(error)) from error
 
     def _copy(
         self, given: Iterable[Sequence[tuple[bytes | None, ...]]], columns: pa.Schema, path: Path
