@@ -50,7 +50,7 @@ from tidegauge.sources.kafka.asking import Cluster
 from tidegauge.sources.kafka.inquiry import Inquiry
 from tidegauge.sources.kafka.probing import TopicListing, changed, confirmed, meant
 
-__all__ = ["KafkaSplit", "Outrun", "Range", "begun", "outrun", "overtaken", "planned", "seen"]
+__all__ = ["OUTRUN", "KafkaSplit", "Outrun", "Range", "begun", "outrun", "overtaken", "planned", "seen"]
 
 RECORD_BYTES: Final = 128
 """About what a message weighs, for sharing work out."""
@@ -60,6 +60,7 @@ MANY: Final = 500
 """Partitions that are read together."""
 
 Outrun = RecordsLost | RangeOvertaken | UpstreamRecreated | TopicRecreated
+OUTRUN: Final = (RecordsLost, RangeOvertaken, UpstreamRecreated, TopicRecreated)
 
 
 @dataclass(frozen=True, slots=True)

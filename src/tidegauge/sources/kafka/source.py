@@ -17,17 +17,15 @@ reaches to the last one that no open transaction comes before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
-from typing import Any, Final, Literal
+from functools import cached_property, partial
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.kafka import NothingToInfer
 from tidegauge.errors.sources import RecordsLost
 from tidegauge.errors.store import SchemaChanged
 from tidegauge.kafka.clients import admin, consumer, kafka
@@ -44,19 +42,15 @@ from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_val
 from tidegauge.sources.kafka.enveloping import Envelope, check_envelope, row_columns
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.further import further, tells, told
+from tidegauge.sources.kafka.inferring import inferred, sample
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
-from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, Range, begun, overtaken, planned, seen
+from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, begun, overtaken, planned, seen
 from tidegauge.sources.kafka.probing import TopicListing, confirm, survey
-from tidegauge.sources.kafka.reading import Bulk, messages
+from tidegauge.sources.kafka.reading import messages
 from tidegauge.sources.metadata import MESSAGE, METADATA_CHANGED, has_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
 
 __all__ = ["KafkaSource"]
-
-SAMPLE: Final = 1000
-"""Messages from which columns are inferred, at most."""
-SAMPLE_BYTES: Final = 16 << 20
-"""The largest number of them with this many bytes together."""
 
 
 @dataclass(frozen=True)
@@ -367,36 +361,11 @@ class KafkaSource:
         return SourceState(kind="kafka/started", source_id=self.servers, value={"at": now.isoformat()})
 
     def _inferred(self, listing: TopicListing, what: Inquiry) -> pa.Schema | None:
-        """Return the columns of the first messages of a partition that has any that tell.
+        """Return the columns that the first messages tell, None where the next look is to see."""
+        return inferred(listing, partial(sample, self.connection, self._group, what=what), self._told)
 
-        Raises `NothingToInfer`, `KeyAndValueClash`, `NoChangeRecords`, and the error of columns that are no table.
-        """
-        wrong: TidegaugeError | None = None
-        for partition, end in sorted(listing.ends.items()):
-            upper = min(end, listing.lows[partition] + SAMPLE)
-            if listing.lows[partition] < upper:
-                wanted = Range(partition, listing.lows[partition], upper)
-                found = self._sample(wanted, what)
-                try:
-                    value = told(self.format.schema, self.format, [v for bulk in found for v in bulk.values])
-                    keys = told(self._keys, self.key, [k for bulk in found for k in bulk.keys])
-                    values = row_columns(self.envelope, self.format, value, keys)
-                    if (columns := self._joined(keys, values)) is not None:
-                        return columns
-                except Transient:
-                    raise
-                except TidegaugeError as error:
-                    wrong = wrong or error
-        if not listing.ends or all(listing.lows[p] == end for p, end in listing.ends.items()):
-            return None  # nothing is bound before there is a message; the next probe looks again
-        raise wrong or NothingToInfer(topics=sorted(listing.ids))
-
-    def _sample(self, wanted: Range, what: Inquiry) -> list[Bulk]:
-        """Return the first messages of a range."""
-        found: list[Bulk] = []
-        with closing(messages(self.connection, self._group, [wanted], what)) as bulks:
-            for bulk in bulks:
-                found.append(bulk)
-                if sum(one.bytes for one in found) >= SAMPLE_BYTES:
-                    break
-        return found
+    def _told(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> pa.Schema | None:
+        """Return the columns that some messages tell, None if that is not all."""
+        value = told(self.format.schema, self.format, values)
+        key = told(self._keys, self.key, keys)
+        return self._joined(key, row_columns(self.envelope, self.format, value, key))
