@@ -6,7 +6,8 @@ read once, however many outputs want it (again only when a task is tried again, 
 expression failed). A job ends: with a result, or with `JobFailed`.
 
 How a job runs follows from its steps (`sql.py` says which case holds, `hops.py` what runs in the tasks, `branches.py`
-what goes through Spark between them, `standing.py` what of it Spark plans only once):
+what goes through Spark between them, `standing.py` what of it Spark plans only once). If a row cannot be computed,
+`narrowing.py` finds whose it is.
 
     Arrow functions alone       one hop: read and stage in one Python worker
     plain filter, select        the same: the task that reads runs them (`pushdown`)
@@ -21,7 +22,6 @@ code that loads a flow from a file registers it with `pyspark.cloudpickle.regist
 
 from __future__ import annotations
 
-import bisect
 import sys
 import threading
 import uuid
@@ -44,19 +44,19 @@ from tidegauge.engine.spark.framed import framed, missing, without
 from tidegauge.engine.spark.hops import FEED, REPORT, TASK, pack_work, working
 from tidegauge.engine.spark.keeping import ConnectServer
 from tidegauge.engine.spark.listeners import SparkListeners
+from tidegauge.engine.spark.narrowing import apart
 from tidegauge.engine.spark.passing import first_frame
 from tidegauge.engine.spark.session import create_session, interrupt, is_connect, pooled, slots, tagged
 from tidegauge.engine.spark.sql import Prepared, prepare
 from tidegauge.engine.spark.standing import Plans, digest, run
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
+from tidegauge.errors.engine import JavaLost, JobFailed
 from tidegauge.errors.sinks import MergeFailed
 from tidegauge.job.arrow import in_arrow, is_arrow, leading
 from tidegauge.job.functions import with_epoch
 from tidegauge.job.plan import EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
 from tidegauge.job.report import Report, merge
 from tidegauge.job.task import Feed, Write
-from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.working import Work, settled
 
@@ -260,7 +260,8 @@ class SparkEngine:
                 return [Report(failures=gone), *self._finish(without(job, {one.source for one in gone}))]
             if self._row_failure(job, error) is None:
                 raise
-            return self._apart(job)
+            through = [work for work, _ in self._parted(job)[1]]
+            return apart(job, through, self._run, self._row_failure)
 
     def _run(self, job: EpochJob) -> list[Report]:
         """Run a job in one pass and return what its tasks report."""
@@ -354,48 +355,3 @@ class SparkEngine:
             return None
         python = any(ready.rowwise is None for _, ready in works)
         return carried_error(error) or row_error(error, python=python)
-
-    def _apart(self, job: EpochJob) -> list[Report]:
-        """Run a job again, each output that goes through Spark alone, to learn which of them fail and where."""
-        others = [work for work, _ in self._parted(job)[1]]
-        direct = tuple(work for work in job.outputs if work not in others)
-        groups = [direct] if direct else []
-        groups += [(work,) for work in others]
-        reports: list[Report] = []
-        for group in groups:
-            sources = {work.plan.source for work in group}
-            part = replace(job, reads=tuple(r for r in job.reads if r.name in sources), outputs=group)
-            try:
-                reports += self._run(part)
-            except Exception as error:
-                if self._row_failure(part, error) is None:
-                    raise
-                reports += self._first_failing(part, group[0], error)
-        return reports
-
-    def _first_failing(self, job: EpochJob, work: OutputWork, error: Exception) -> list[Report]:
-        """Return the failure of a job's one output at the first epoch that fails, found by bisection.
-
-        What the tries staged is in the reports too, to be discarded.
-        """
-        epochs = sorted({split.epoch for read in job.reads for split in read.splits})
-        reports: list[Report] = []
-        found = [error]
-
-        def fails(epoch: int) -> bool:
-            reads = tuple(replace(r, splits=tuple(s for s in r.splits if s.epoch <= epoch)) for r in job.reads)
-            try:
-                reports.extend(self._run(replace(job, reads=reads)))
-            except Exception as error:
-                if self._row_failure(job, error) is None:
-                    raise
-                found[0] = error
-                return True
-            return False
-
-        epoch = epochs[bisect.bisect_left(epochs[:-1], True, key=fails)]  # noqa: FBT003 - False before, True after
-        wrong = self._row_failure(job, found[0])
-        if not isinstance(wrong, TidegaugeError):
-            wrong = ExpressionFailed(output=work.plan.name, epoch=epoch, detail=str(wrong))
-            wrong.__cause__ = found[0]
-        return [*reports, Report(failures=[Failure(work.plan.source, work.plan.name, epoch, wrong)])]
