@@ -23,6 +23,7 @@ import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.loads import FileNotLoadable, LoadedAlready, LoadNotStaged, UrlGivesNoData
 from tidegauge.errors.objects import CredentialsInAddress
+from tidegauge.sources.file import fetching
 from tidegauge.sources.file.fetching import fetched
 
 SECRET = "hunter2hunter2"
@@ -120,6 +121,13 @@ def test_the_body_of_a_redirect_is_not_taken_in(tmp_path: Path, server: Served) 
     flow = shop(tmp_path)
     tg.load(flow, "orders", f"{server.url}/latest.jsonl")
     assert rows(flow) == [(1, 0), (2, 0)]
+
+
+def test_headers_that_drip_are_given_up(tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_BEGUN", 1.0)
+    server.says(LINES, drip=0.01, headers_drip=True, x_long="x" * 1500)
+    with pytest.raises(UrlGivesNoData, match=r"did not come in time|ReadTimeout"):
+        tg.load(shop(tmp_path), "orders", f"{server.url}/day.jsonl")
 
 
 def test_a_redirect_is_followed_but_not_out_of_encryption(tmp_path: Path, secure: Served, server: Served) -> None:

@@ -20,7 +20,7 @@ __all__ = ["Answer", "Served", "certificate", "served"]
 class Answer:
     """What a request gets. length: of the body as the header says it, None for its own; -1 for chunks that break off.
 
-    drip: seconds between two bytes.
+    drip: seconds between two bytes. headers_drip: those of the headers, too.
     """
 
     body: bytes = b""
@@ -28,6 +28,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     length: int | None = None
     drip: float = 0.0
+    headers_drip: bool = False
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Served:
 
     def says(self, body: bytes | str = b"", status: int = 200, **more: Any) -> None:
         """Answer every request so; a name such as `last_modified` is a header."""
-        given = {name: more.pop(name) for name in ("length", "drip") if name in more}
+        given = {name: more.pop(name) for name in ("length", "drip", "headers_drip") if name in more}
         headers = {name.replace("_", "-"): value for name, value in more.items()}
         whole = body.encode() if isinstance(body, str) else body
         self.answer = lambda _asked: Answer(whole, status, headers, **given)
@@ -82,11 +83,30 @@ def served(certificate: Path | None = None) -> Iterator[Served]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        dripping = 0.0
+        _headers_buffer: list[bytes]
+
+        def drip(self, data: bytes, seconds: float) -> None:
+            for n in range(len(data)):
+                self.wfile.write(data[n : n + 1])
+                if this.stop.wait(seconds):
+                    break
+
+        def flush_headers(self) -> None:
+            if self.dripping:
+                self.drip(b"".join(self._headers_buffer), self.dripping)
+                self._headers_buffer.clear()
+            super().flush_headers()
 
         def do_GET(self) -> None:
             asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()})
             this.asked.append(asked)
             said = this.answer(asked)
+            self.dripping = said.drip if said.headers_drip else 0.0
+            with contextlib.suppress(OSError):
+                self.give(said)
+
+        def give(self, said: Answer) -> None:
             self.send_response(said.status)
             for name, value in said.headers.items():
                 self.send_header(name, value)
@@ -99,14 +119,10 @@ def served(certificate: Path | None = None) -> Iterator[Served]:
             if said.status != 304:
                 self.send_header("Content-Length", str(len(said.body) if said.length is None else said.length))
             self.end_headers()
-            with contextlib.suppress(OSError):
-                if said.drip:
-                    for n in range(len(said.body)):
-                        self.wfile.write(said.body[n : n + 1])
-                        if this.stop.wait(said.drip):
-                            break
-                elif said.status != 304:
-                    self.wfile.write(said.body)
+            if said.drip:
+                self.drip(said.body, said.drip)
+            elif said.status != 304:
+                self.wfile.write(said.body)
             if said.length is not None:
                 self.close_connection = True
 

@@ -9,6 +9,7 @@ import json
 import logging
 import shutil
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +23,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.sources.polls.polling import Driver
+from tests.sources.polls.polling import Clock, Driver
 from tests.sources.polls.server import Answer, Asked, Served, certificate, served
 
 import tidegauge as tg
+from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.polls import (
@@ -337,6 +339,12 @@ WORST: dict[str, tuple[dict[str, Any], dict[str, Any], type[TidegaugeError], str
         PagesAstray,
         "in a circle",
     ),
+    "a cursor that is there twice": (
+        {"body": '{"data": [], "meta": {"next": 1, "next": 2}}'},
+        {"rows": "data", "cursor": ("meta.next", "after")},
+        HttpUnlike,
+        "'next' of the path 'meta.next' more than once",
+    ),
     "a cursor of another type": (
         {"body": '{"data": [], "next": [1]}'},
         {"rows": "data", "cursor": ("next", "after")},
@@ -411,7 +419,7 @@ def test_redirects_one_after_the_other_share_the_time_of_one_answer(server: Serv
         return Answer(status=302, headers={"Location": f"{asked.path}x"})
 
     server.answer = on
-    stalls(one, HttpUnreachable, "there were redirects alone in 20")
+    stalls(one, HttpUnreachable, "too slow")
     assert server.gets == 2
 
 
@@ -487,6 +495,28 @@ def test_an_answer_that_is_slow_to_the_last_byte_is_given_up_in_time(server: Ser
 
     server.answer = late
     stalls(one, HttpUnreachable, "too slow")
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_headers_that_drip_end_with_the_time_of_one_answer(tmp_path: Path, secured: bool, monkeypatch: Any) -> None:
+    """Also where the connection was made for an answer that was quick."""
+    alone, both = certificate(tmp_path / "tls") if secured else (None, None)
+    if alone:
+        monkeypatch.setenv("SSL_CERT_FILE", str(alone))
+    with served(both) as server:
+        clock = Clock()
+        env = Env(monotonic=lambda: time.monotonic() + clock.now)
+        one = Driver(source(server, tmp_path, timeout=30.0), env=env)
+        one.clock = clock
+        server.says(lines(1))
+        one.poll()
+        object.__setattr__(one.poller._setup.fetch, "timeout", 1.0)  # type: ignore[attr-defined]
+        server.says(lines(2), drip=0.01, headers_drip=True, x_long="x" * 1500)
+        stalls(one, HttpUnreachable, r"it is too slow: 0 bytes came|ReadTimeout")
+        object.__setattr__(one.poller._setup.fetch, "timeout", 30.0)  # type: ignore[attr-defined]
+        server.says(lines(3))
+        one.poll()
+        assert numbers(one) == [1, 3]
 
 
 def test_the_next_page_of_a_cursor_is_asked_for_where_the_first_one_was(server: Served, tmp_path: Path) -> None:

@@ -19,11 +19,13 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
+from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -33,7 +35,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.loads import LoadNotStaged, UrlGivesNoData
 from tidegauge.errors.objects import CredentialsInAddress
 from tidegauge.errors.polls import HttpMissing
-from tidegauge.sources.polls.answering import answered, unpacked
+from tidegauge.sources.polls.answering import AnswerDeadline, answered, unpacked
 from tidegauge.sources.polls.asking import after_seconds, is_page, shown, unqueried
 
 __all__ = ["fetched", "is_url", "room_at", "shown_url", "without_queries"]
@@ -42,6 +44,8 @@ _URL: Final = re.compile(r"(?i)https?://")
 _URLS: Final = re.compile(r"(?i)https?://[^\s'\"<>]*[^\s'\"<>,.;:)]")
 _SECONDS: Final = 30
 """How long the server may take to begin, or to go on."""
+_BEGUN: Final = 120
+"""Seconds for all that comes before the body, redirects included."""
 _CHUNK: Final = 1 << 20
 _OK: Final = 200
 _KEPT: Final = 4 << 30
@@ -102,8 +106,12 @@ def fetched(
 def _fetched(httpx2: Any, client: Any, url: str, path: Path, room: Callable[[Path], int]) -> str:
     """Fetch what one URL gives into a file, and return the digest of its content."""
     try:
-        request = client.build_request("GET", url, headers={"Accept-Encoding": "identity"})
+        deadline = AnswerDeadline(time.monotonic)
+        asking = {"headers": {"Accept-Encoding": "identity"}, "extensions": {"trace": deadline}}
+        request = client.build_request("GET", url, **asking)
+        deadline.end = time.monotonic() + _BEGUN
         with closing(answered(client, request, stays=partial(_stays, url))) as answer:
+            deadline.end = inf
             _check(url, answer)
             return _kept(url, answer, path, room)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:

@@ -2,7 +2,8 @@
 
 The client would take in the whole body of a redirect, however large. Of a body that is packed it would give what
 there is: one that was cut off would pass for a whole one, and of several members, as `cat a.gz b.gz` makes them, only
-the first would be read. So both are done here.
+the first would be read. And it bounds each read of a connection, but not how many there are: a server that sends the
+headers, or the sizes of chunks, byte by byte would hold it for ever. So all of that is done here.
 
 Invariant: all of a body comes out, or an error. Nothing is held but a piece, and the caller gets one for each piece
 that came in, empty as it may be: so it can look at its clock.
@@ -18,10 +19,13 @@ ValueError: its packed bytes are cut off
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Any, Final
 
-__all__ = ["PACKINGS", "TooManyRedirects", "answered", "unpacked"]
+__all__ = ["PACKINGS", "AnswerDeadline", "AnswerOverdue", "TooManyRedirects", "answered", "unpacked"]
 
 PACKINGS: Final = "gzip, deflate"
 """How a body may be packed, as `Accept-Encoding` says it."""
@@ -33,6 +37,33 @@ _GZIP, _ZLIB, _BARE = 31, 15, -15
 
 class TooManyRedirects(ValueError):
     """Redirects that lead on and on."""
+
+
+class AnswerOverdue(ValueError):
+    """An answer that has not come in time."""
+
+
+@dataclass
+class AnswerDeadline:
+    """When the connections of a client are read no more. Its requests have it as their extension `trace`.
+
+    clock: seconds that never go back. end: of that clock.
+    """
+
+    clock: Callable[[], float]
+    end: float = inf
+
+    def __call__(self, event: str, told: Mapping[str, Any]) -> None:
+        """Hear of a connection, which counts as two where it becomes an encrypted one."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            stream = told["return_value"]
+            stream.read = partial(self._read, stream.read)
+
+    def _read(self, read: Callable[..., bytes], size: int, timeout: float | None = None) -> bytes:
+        left = self.end - self.clock()
+        if left <= 0:
+            raise AnswerOverdue("its headers, or the rest of it, did not come in time")
+        return read(size, timeout=left if timeout is None else min(left, timeout))
 
 
 def answered(client: Any, request: Any, *, stays: Callable[[str, str], None]) -> Any:

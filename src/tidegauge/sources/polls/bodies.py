@@ -116,16 +116,7 @@ def _bad_record(number: int, _code: str, problem: str) -> NoReturn:
 
 def cut(text: str, path: str) -> list[str]:
     """Return the texts of the elements of an array, which the members of a path lead to. Raises `ValueError`."""
-    at = _spaced(text, 0)
-    end = 0
-    for name in path.split(".") if path else ():
-        members, stop = _members(text, at)
-        end = end or stop
-        if not (found := [begin for key, begin in members if key == name]):
-            raise ValueError(f"it has no member {name!r} of the path {path!r}")
-        if len(found) > 1:
-            raise ValueError(f"it has the member {name!r} of the path {path!r} more than once")
-        at = found[0]
+    at, end = _led(text, path)
     if text[at : at + 1] != "[":
         raise ValueError(f"there is no array at {path!r}" if path else "it is no array")
     elements, stop = _listed(text, at, "]", "an array", lambda start: _value(text, start))
@@ -136,16 +127,40 @@ def cut(text: str, path: str) -> list[str]:
 
 def member(text: str, path: str) -> Any:
     """Return the value that the members of a path lead to, None where there is none. Raises `ValueError`."""
-    value = json.loads(text.removeprefix("\ufeff"))
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
+    text = text.removeprefix("\ufeff")
+    try:
+        at, _ = _led(text, path)
+    except _Nowhere:
+        return None
+    return _DECODER.raw_decode(text, at)[0]
+
+
+class _Nowhere(ValueError):
+    """A path that leads nowhere."""
+
+
+def _led(text: str, path: str) -> tuple[int, int]:
+    """Return where the value begins to which the members of a path lead, and where the outermost object ends.
+
+    The end is 0 for the value itself. Raises `_Nowhere`, and `ValueError` for a member that is there twice: which of
+    them counts, each reader decides in its own way.
+    """
+    at, end = _spaced(text, 0), 0
+    for name in path.split(".") if path else ():
+        members, stop = _members(text, at)
+        end = end or stop
+        if not (found := [begin for key, begin in members if key == name]):
+            raise _Nowhere(f"it has no member {name!r} of the path {path!r}")
+        if len(found) > 1:
+            raise ValueError(f"it has the member {name!r} of the path {path!r} more than once")
+        at = found[0]
+    return at, end
 
 
 def _members(text: str, at: int) -> tuple[list[tuple[str, int]], int]:
     """Return the names of an object's members, with where their values begin, and where the object ends."""
     if text[at : at + 1] != "{":
-        raise ValueError("it is no object")
+        raise _Nowhere("it is no object")
     names = list[tuple[str, int]]()
 
     def one(start: int) -> int:

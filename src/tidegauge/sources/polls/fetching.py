@@ -30,7 +30,7 @@ from tidegauge.errors.polls import (
 from tidegauge.remap.fromtime import SourceState
 from tidegauge.sources.formats.plain import Raw, Text
 from tidegauge.sources.formats.protocol import Format
-from tidegauge.sources.polls.answering import PACKINGS, answered, unpacked
+from tidegauge.sources.polls.answering import PACKINGS, AnswerDeadline, AnswerOverdue, answered, unpacked
 from tidegauge.sources.polls.asking import (
     ETAG,
     HttpState,
@@ -90,6 +90,10 @@ class HttpFetch:
     """The last request of the address itself, with what it was made of: most polls ask what the one before has."""
     _read: list[tuple[SourceState | None, HttpState | None]] = field(default_factory=list)
     """The state that was given last, and what it says to this source."""
+    _deadline: AnswerDeadline = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_deadline", AnswerDeadline(self.env.monotonic))
 
     def __call__(self, bound: SourceState | None) -> Brought | None:
         """Return the rows of an answer that is another one than before. Raises the errors TG-0391 to TG-0397."""
@@ -175,9 +179,10 @@ class HttpFetch:
         self, url: str, conditions: Mapping[str, str], limit: int, params: Mapping[str, str] | None = None
     ) -> _Page:
         """Return an answer, 200 or 304. Raises `HttpRefused`, `HttpTooLarge`, `HttpUnreachable`."""
-        end = self.env.monotonic() + self.timeout
+        end = self._deadline.end = self.env.monotonic() + self.timeout
         headers = {name: secrets.resolve(name, value) for name, value in self.headers.items()}
         asked = {name: secrets.resolve(name, value) for name, value in self.params.items()} | dict(params or {})
+        body = bytearray()
         try:
             request = self._request(url, asked, {**headers, **conditions})
             with closing(answered(self._client(), request, stays=partial(self._stays, end=end))) as answer:
@@ -189,7 +194,6 @@ class HttpFetch:
                         reason=answer.reason_phrase,
                         retry_after=after_seconds(answer.headers.get("retry-after", ""), now=self.env.now()),
                     )
-                body = bytearray()
                 for piece in unpacked(answer.iter_raw(), answer.headers.get("content-encoding", "")):
                     body += piece
                     if len(body) > limit:
@@ -198,6 +202,8 @@ class HttpFetch:
                 return _Page(answer.status_code, answer.headers, bytes(body), str(answer.url))
         except TidegaugeError:
             raise
+        except AnswerOverdue:
+            raise self._slow(f"{len(body)} bytes came") from None
         except (self.client.HTTPError, self.client.InvalidURL, OSError, ValueError) as error:
             kind = "no whole answer" if type(error) is ValueError else type(error).__name__
             raise self._unreachable(kind, " ".join(str(error).split())[:_SHOWN]) from None
@@ -210,7 +216,7 @@ class HttpFetch:
             return made
         address = self.client.URL(url)
         address = address.copy_merge_params({name: v for name, v in params.items() if name not in address.params})
-        made = client.build_request("GET", address, headers=headers)
+        made = client.build_request("GET", address, headers=headers, extensions={"trace": self._deadline})
         if url == self.url and not client.cookies:
             self._asked[url] = of, made
         return made
@@ -251,7 +257,10 @@ class HttpFetch:
 
     def _check_time(self, end: float, came: str) -> None:
         if self.env.monotonic() > end:
-            raise self._unreachable("it is too slow", f"{came} in {self.timeout} seconds")
+            raise self._slow(came)
+
+    def _slow(self, came: str) -> HttpUnreachable:
+        return self._unreachable("it is too slow", f"{came} in {self.timeout} seconds")
 
     def _unreachable(self, error: str, detail: str) -> HttpUnreachable:
         return HttpUnreachable(source=self.source, url=shown(self.url), error=error, detail=detail)
