@@ -104,9 +104,10 @@ def test_locating_in_an_unknown_source_names_the_nearest_one(tmp_path: Path) -> 
         ("until", lambda flow: flow.run(until="caught_up", engine="local")),
         ("engine", lambda flow: flow.run(engine="flink")),
         ("spark", lambda flow: flow.run(engine="local", spark=object())),
+        ("staging", lambda flow: flow.source("more", tg.GeneratorSource(1, columns="n long"), staging="waiting")),
     ],
 )
-def test_a_run_with_an_impossible_argument_is_refused(
+def test_an_impossible_argument_of_a_flow_or_a_run_is_refused(
     parameter: str, wrong: Callable[[tg.Dataflow], object], tmp_path: Path
 ) -> None:
     flow, orders = flow_of(tmp_path)

@@ -21,34 +21,28 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from tidegauge.dsl.input import declared
 from tidegauge.dsl.output import planned
 from tidegauge.dsl.past import From
-from tidegauge.dsl.shared import Shared, check_beside, joined
+from tidegauge.dsl.shared import Shared
 from tidegauge.dsl.stream import RowStream
-from tidegauge.dsl.union import Union, united_in
+from tidegauge.dsl.union import Union
 from tidegauge.env import Env
-from tidegauge.errors.flow import (
-    ForeignStream,
-    InvalidArgument,
-    InvalidName,
-    NameTaken,
-    TableTaken,
-)
+from tidegauge.errors.flow import InvalidArgument, InvalidName, NameTaken, TableTaken
 from tidegauge.errors.running import CannotTick
 from tidegauge.evolution import Evolution
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.plan import Engine, OutputPlan
 from tidegauge.looking.reports import of_flow
-from tidegauge.remap.policy import Every, Policy, as_policy
+from tidegauge.remap.policy import Policy, as_policy
 from tidegauge.remap.round import Requests
 from tidegauge.remap.stamps import Stamping
 from tidegauge.remap.start import Starting
 from tidegauge.remap.store import Following
 from tidegauge.sinks.cadence import CommitEvery
 from tidegauge.sinks.protocol import Sink
-from tidegauge.sources.protocol import Placed, Source
+from tidegauge.sources.protocol import Source
 from tidegauge.sources.push.protocol import PushSource
-from tidegauge.sources.push.source import pushed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -148,46 +142,9 @@ class Dataflow:
         _named("source", name)
         if name in self._sources:
             raise NameTaken(flow=self.name, kind="source", name=name)
-        if isinstance(source, Shared):
-            return self._shared(name, source, required=required, staging=staging)
-        check_beside(self.name, name, self._following, self._sources)
-        if isinstance(source, Union):
-            return self._united(name, source, required=required, staging=staging)
-        if not isinstance(source, Source | PushSource):
-            raise InvalidArgument(parameter="source", value=source, expected="a source such as tg.FileSource(...)")
-        if not isinstance(required, bool):
-            raise InvalidArgument(parameter="required", value=required, expected="True or False")
-        if isinstance(self.policy, Every) and not self.policy.measures(source.unit):
-            what = "bytes" if source.unit == "bytes" else "records"
-            raise InvalidArgument(
-                parameter="tick",
-                value=self.policy,
-                expected=f"it with seconds or {what}: the positions of {name!r} count {source.unit}",
-            )
-        placed: Any = source.placed(self.name, name) if isinstance(source, Placed) else source
-        self._sources[name] = pushed(placed, staging) if isinstance(placed, PushSource) else placed
+        self._sources[name], self._following = declared(self, name, source, required=required, staging=staging)
         if required:
             self._required.add(name)
-        return RowStream(self, name)
-
-    def _shared(self, name: str, source: Shared, *, required: object, staging: object) -> RowStream:
-        """Add a source of another flow."""
-        if required is not False:
-            expected = f"it where flow {source.flow!r} declares the source: that mints the epochs"
-            raise InvalidArgument(parameter="required", value=required, expected=expected)
-        if staging is not None:
-            raise InvalidArgument(parameter="staging", value=staging, expected="none for a shared source")
-        self._sources[name], self._following = joined(
-            self.name, self.store, name, source, self._following, self._sources
-        )
-        return RowStream(self, name)
-
-    def _united(self, name: str, source: Union, *, required: object, staging: object) -> RowStream:
-        """Add a source that others of this flow make together."""
-        if required is not False or staging is not None:
-            expected = "neither required nor staging for a union: its sources have them"
-            raise InvalidArgument(parameter="source", value=name, expected=expected)
-        self._sources[name] = united_in(self, self._sources, source)
         return RowStream(self, name)
 
     def sink(
@@ -232,18 +189,11 @@ class Dataflow:
         _named("output", name)
         if name in self._outputs:
             raise NameTaken(flow=self.name, kind="output", name=name)
-        if not isinstance(stream, RowStream):
-            raise InvalidArgument(parameter="stream", value=stream, expected="a stream of this flow")
-        if stream.flow is not self:
-            raise ForeignStream(stream=repr(stream), owner=stream.flow.spec.name, flow=self.name)
-        if not isinstance(sink, Sink):
-            raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
         plan = planned(
+            self,
             name,
             stream,
             sink,
-            sources=self._sources,
-            outputs=self._outputs,
             start=start,
             after=after,
             timestamps=timestamps,

@@ -5,7 +5,7 @@ Invariant: a plan is made whole or refused, before anything is opened; it refers
 >>> import tidegauge as tg
 >>> flow = tg.Dataflow("shop", store="sqlite:///shop.db")
 >>> numbers = flow.source("numbers", tg.GeneratorSource(columns="id long"))
->>> plan = planned("ids", numbers, tg.ParquetSink("lake/ids"), sources=flow.sources, outputs={}, patience=60)
+>>> plan = planned(flow, "ids", numbers, tg.ParquetSink("lake/ids"), patience=60)
 >>> plan.source, plan.patience, plan.after
 ('numbers', 60.0, ())
 """
@@ -13,15 +13,17 @@ Invariant: a plan is made whole or refused, before anything is opened; it refers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidegauge.dsl.past import From, check_past
-from tidegauge.errors.flow import InvalidArgument, NotDeclaredBefore
+from tidegauge.dsl.stream import RowStream
+from tidegauge.errors.flow import ForeignStream, InvalidArgument, NotDeclaredBefore
 from tidegauge.errors.outputs import PastNotThere
 from tidegauge.errors.push import UnknownStream
 from tidegauge.errors.running import CannotPause
 from tidegauge.errors.steps import NoOrderOfRows
 from tidegauge.evolution import EVOLUTIONS, Evolution
+from tidegauge.flow.spec import Flow
 from tidegauge.job.functions import columns_of
 from tidegauge.job.plan import Changelog, OutputPlan
 from tidegauge.operations import carries
@@ -32,9 +34,6 @@ from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Source
 from tidegauge.sources.push.source import PushedSource, streams_of
 
-if TYPE_CHECKING:
-    from tidegauge.dsl.stream import RowStream
-
 __all__ = ["planned"]
 
 _LONGEST: Final = 1e10
@@ -42,12 +41,11 @@ _LONGEST: Final = 1e10
 
 
 def planned(
+    flow: Flow,
     name: str,
     stream: RowStream,
     sink: Sink,
     *,
-    sources: Mapping[str, Source],
-    outputs: Mapping[str, OutputPlan],
     start: Starting | From | None = None,
     after: str | Sequence[str] = (),
     timestamps: Stamping = "faithful",
@@ -55,11 +53,18 @@ def planned(
     commit_every: CommitEvery | None = None,
     schema: Evolution = "strict",
 ) -> OutputPlan:
-    """Return the plan of an output; the options are those of `Dataflow.sink`. sources, outputs: declared before.
+    """Return the plan of an output; the options are those of `Dataflow.sink`.
 
-    Raises `InvalidArgument`, `UnknownStream`, `PastNotThere`, `NotDeclaredBefore`, `CannotPause`, `NoOrderOfRows`,
-    and what a sink raises that cannot apply operations.
+    Raises `InvalidArgument`, `ForeignStream`, `UnknownStream`, `PastNotThere`, `NotDeclaredBefore`, `CannotPause`,
+    `NoOrderOfRows`, and what a sink raises that cannot apply operations.
     """
+    if not isinstance(stream, RowStream):
+        raise InvalidArgument(parameter="stream", value=stream, expected="a stream of this flow")
+    if stream.flow is not flow:
+        raise ForeignStream(stream=repr(stream), owner=stream.flow.spec.name, flow=flow.spec.name)
+    if not isinstance(sink, Sink):
+        raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
+    sources, outputs = flow.spec.sources, flow.spec.outputs
     pushes = isinstance(sources[stream.source], PushedSource)
     if stream.channel == "rows" and (known := streams_of(sources[stream.source])):
         raise UnknownStream(source=stream.source, stream="", known=", ".join(known))

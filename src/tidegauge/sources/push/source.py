@@ -128,7 +128,7 @@ def pushed(source: PushSource, staging: str | None) -> PushedSource:
     """Return a push source as one of a flow. Raises `InvalidArgument` for streams that cannot be told apart."""
     names = list(source.streams)
     if not names or (names != [""] and any(_STREAM.fullmatch(name) is None for name in names)):
-        expected = "letters, digits, '_', '-' and '.' for each of several,  for the only one"
+        expected = "letters, digits, '_', '-' and '.' for each of several, '' for the only one"
         raise InvalidArgument(parameter="streams", value=names, expected=expected)
     if reserved := {"rows", "errors"} & set(names):
         raise InvalidArgument(parameter="streams", value=names, expected=f"other names than {sorted(reserved)}")
