@@ -48,7 +48,7 @@ from tidegauge.sinks.delta.files import remove_unnamed
 from tidegauge.sinks.delta.leaves import DeltaLeaves
 from tidegauge.sinks.delta.log import DeltaLog
 from tidegauge.sinks.delta.marking import discard_vectors, mark
-from tidegauge.sinks.delta.replacement import DeltaReplacement
+from tidegauge.sinks.delta.replacement import DeltaSwap
 from tidegauge.sinks.evolving import grown
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.keyed.merging import merge_job
@@ -72,8 +72,9 @@ _ATTEMPTS: Final = 20
 class DeltaByKey:
     """A `Table`: the Delta table in `folder`, which has the last row of each key.
 
-    inner: the replacement of the rows that it has, None for these. kept: the jobs whose runs are not swept, which a
-    table and its replacement have together.
+    swap: what puts the rows that it gets in the place of those that are there, None where they follow these. inner:
+    the table's log, where it is open. kept: the jobs whose runs are not swept, which a table and its replacement have
+    together.
     """
 
     def __init__(
@@ -84,7 +85,8 @@ class DeltaByKey:
         lying: FileLayout = AS_IT_COMES,
         *,
         vectors: bool = False,
-        inner: DeltaReplacement | None = None,
+        swap: DeltaSwap | None = None,
+        inner: DeltaLog | None = None,
         kept: set[str] | None = None,
     ) -> None:
         self._vectors: Final = vectors
@@ -98,7 +100,8 @@ class DeltaByKey:
         self._workers: Workers = alone
         self._how: Evolution = "strict"
         self._kept: Final[set[str]] = set() if kept is None else kept
-        self._inner: DeltaLog | DeltaReplacement = inner or self._opened()
+        self._swap: DeltaSwap | None = swap
+        self._inner: DeltaLog = inner or self._opened()
 
     def _opened(self) -> DeltaLog:
         return DeltaLog(
@@ -117,71 +120,59 @@ class DeltaByKey:
     @property
     def upper(self) -> int:
         """The first epoch that the table does not hold, by the last commit seen of it."""
-        return self._inner.upper
+        return 0 if self._swap else self._inner.upper
 
     @property
     def digest(self) -> str | None:
         """The first digits of the digest of the flow's history up to the upper, None where the log has none."""
-        return self._inner.digest
+        return None if self._swap else self._inner.digest
 
     @property
     def schema(self) -> pa.Schema | None:
         """The present columns of the table, None before it is there."""
-        return self._inner.schema
+        return None if self._swap else self._inner.schema
 
     def evolve(self, how: Evolution) -> None:
         """Take rows of other columns in this way from now on."""
         self._how = how
-        if isinstance(self._inner, DeltaLog):
-            self._inner.evolve(how)
+        self._inner.evolve(how)
 
     def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
         """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
         columns = self._lying.columns(self._layout.columns(rows_schema(schema)))
-        return self._inner.lacking(columns) if isinstance(self._inner, DeltaLog) else ()
+        return () if self._swap else self._inner.lacking(columns)
 
     @property
     def edition(self) -> str:
         """The first digits of the edition that its rows had when it was opened, "" for the first one."""
-        return self._inner.edition if isinstance(self._inner, DeltaLog) else ""
+        return "" if self._swap else self._inner.edition
 
     @property
     def made(self) -> str:
         """The table's id."""
-        return self._inner.made if isinstance(self._inner, DeltaLog) else ""
+        return "" if self._swap else self._inner.made
 
     def replacement(self, edition: str) -> DeltaByKey:
         """Return a table that holds nothing, until its first commit takes this one's place."""
-        if not isinstance(before := self._inner, DeltaLog):
-            raise TypeError("a replacement is not replaced")
-        found: list[DeltaByKey] = []
-        inner = DeltaReplacement(
+        seen = self._inner.upper, self._inner.edition
+        swap = DeltaSwap(self._folder, self._output, self._lying, seen, edition, self._layout.key, self._opened)
+        found = DeltaByKey(
             self._folder,
             self._output,
-            before,
-            edition,
-            key=self._layout.key,
-            after=lambda: found[0]._opened(),  # noqa: SLF001 - of this class
-            layout=self._lying,
+            self._layout,
+            self._lying,
+            vectors=self._vectors,
+            swap=swap,
+            inner=self._inner,
+            kept=self._kept,
         )
-        found.append(
-            DeltaByKey(
-                self._folder,
-                self._output,
-                self._layout,
-                self._lying,
-                vectors=self._vectors,
-                inner=inner,
-                kept=self._kept,
-            )
-        )
-        found[0].work_by(self._workers)
-        return found[0]
+        found.work_by(self._workers)
+        found.evolve(self._how)
+        return found
 
     def withdraw(self, edition: str) -> None:
         """Give the rows that are there another edition, so that no replacement which was begun takes their place."""
-        if isinstance(self._inner, DeltaLog):
-            self._inner.withdraw(edition)
+        self._inner.withdraw(edition)
 
     def commit(
         self,
@@ -208,7 +199,7 @@ class DeltaByKey:
         settled = SettledChanges(self._work, files, rows, lambda: self._present().values(), self._workers, job_of)
         try:
             for attempt in range(_ATTEMPTS):
-                self._inner.check(lower, history)
+                self._check(lower, history)
                 columns = self._grown(columns)
                 job = job_of(attempt)
                 runs, changed = settled.attempt(attempt, columns)
@@ -216,17 +207,13 @@ class DeltaByKey:
                 tasks, leaves = self._work.tasks(runs, changed, present, columns, rows, job=job)
                 try:
                     made, gone = done(tasks, leaves, self._workers)
-                    self._inner.commit(
-                        lower,
-                        upper,
-                        columns,
-                        made,
-                        remove=gone,
-                        write=write,
-                        history=history,
-                        changes=changes,
-                        marked=marked,
-                    )
+                    about: dict[str, Any] = {"write": write, "history": history, "changes": changes}
+                    if self._swap is None:
+                        self._inner.commit(lower, upper, columns, made, remove=gone, marked=marked, **about)
+                    else:
+                        self._inner = self._swap(lower, upper, columns, made, remove=gone, **about)
+                        self._inner.evolve(self._how)
+                        self._swap = None
                 except FileNotHeld:
                     self._clear(job, leaves.values(), runs, marked)
                 except BaseException:
@@ -265,11 +252,11 @@ class DeltaByKey:
 
     def files(self, *, as_of: int | None = None) -> list[StagedFile]:
         """Return the table's data files, as they were when an epoch was its last; see the module."""
-        return self._inner.files(as_of=as_of)
+        return [] if self._swap else self._inner.files(as_of=as_of)
 
     def volume(self) -> Volume:
         """Return how much the table holds."""
-        return self._inner.volume()
+        return Volume() if self._swap else self._inner.volume()
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return absolute paths of the files."""
@@ -277,7 +264,7 @@ class DeltaByKey:
 
     def version_of(self, epoch: int) -> str | None:
         """Return the number of the version that brought the epoch, None when the log no longer has its entry."""
-        return self._inner.version_of(epoch)
+        return None if self._swap else self._inner.version_of(epoch)
 
     def links(self) -> list[Link]:
         """Return the links that the table's log and its folder `_tidegauge` have."""
@@ -285,12 +272,19 @@ class DeltaByKey:
 
     # -- the plan
 
+    def _check(self, lower: int, history: History) -> None:
+        """Raise unless the table can be given epochs from `lower` on, before anything is merged for them."""
+        if self._swap is None:
+            self._inner.check(lower, history)
+        else:
+            self._swap.check(lower)
+
     def _grown(self, columns: pa.Schema) -> pa.Schema:
         """Return the columns of the table once it has changes to these: its rows are read, and written, with them.
 
         Raises `TableSchemaChanged`, `ColumnsRefused`, before any is.
         """
-        present = self._inner.schema
+        present = self.schema
         if present is None:
             return columns
         return grown(
@@ -300,7 +294,8 @@ class DeltaByKey:
     def _marked(self, changed: Changed, columns: pa.Schema) -> tuple[list[MarkedFile], Iterable[TableLeaf]]:
         """Mark old rows deleted; return the leaves that have them, and those that the changes are merged into."""
         present = self._present().values()
-        if not self._inner.marks or not self._work.key or not (changed.own or changed.keys) or changed.leaves_out:
+        marks = self._swap is None and self._inner.marks
+        if not marks or not self._work.key or not (changed.own or changed.keys) or changed.leaves_out:
             return [], present
         key = pa.schema([columns.field(name) for name in self._work.key])
         home = homes(self._lying, self._layout.key)
@@ -311,7 +306,7 @@ class DeltaByKey:
         return mark(self._folder, key, parts, self._leaves, self._inner.version, self._workers, self._work.sizes)
 
     def _present(self) -> dict[str, TableLeaf]:
-        return dict(self._leaves.at(self._inner.version)) if self._inner.upper else {}
+        return dict(self._leaves.at(self._inner.version)) if self.upper else {}
 
     # -- what was staged
 

@@ -29,8 +29,6 @@ from deltalake.exceptions import TableNotFoundError
 
 from tidegauge.errors.sinks import (
     FileNotHeld,
-    ForeignTable,
-    KeptOtherwise,
     TableBusy,
     TableChangedByOthers,
     TableUnavailable,
@@ -38,7 +36,7 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.evolution import Evolution
 from tidegauge.remap.history import NO_HISTORY, History, Link
-from tidegauge.sinks.columns import EPOCH, rows_schema
+from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, still_to_do
 from tidegauge.sinks.delta.appending import DeltaAppending, NewEntry
 from tidegauge.sinks.delta.asof import version_as_of
@@ -51,13 +49,14 @@ from tidegauge.sinks.delta.head import DeltaHead, log_read
 from tidegauge.sinks.delta.history import carried, kept_links, number, text_of, version_of
 from tidegauge.sinks.delta.owner import (
     Mine,
+    check_adoptable,
     check_columns,
+    check_key,
     check_partition,
     check_taking,
     columns_of,
     digest_in,
     edition_in,
-    key_in,
     key_mark,
     life_id,
     marks,
@@ -74,7 +73,7 @@ from tidegauge.sinks.location import at, gone, inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 if TYPE_CHECKING:
-    from tidegauge.sinks.delta.replacement import DeltaReplacement
+    from tidegauge.sinks.replacement import TableReplacement
 
 __all__ = ["DeltaLog"]
 
@@ -132,11 +131,16 @@ class DeltaLog:
         """The table's id."""
         return "" if self._head is None else str(self._head.metadata.get("id", ""))
 
-    def replacement(self, edition: str) -> DeltaReplacement:
+    def replacement(self, edition: str) -> TableReplacement:
         """Return a table that holds nothing, until its first commit takes this one's place."""
-        from tidegauge.sinks.delta.replacement import DeltaReplacement
+        from tidegauge.sinks.delta.replacement import DeltaSwap
+        from tidegauge.sinks.replacement import TableReplacement
 
-        return DeltaReplacement(self._folder, self._output, self, edition, layout=self._layout)
+        seen, opened = (
+            (self._upper, self._edition),
+            partial(DeltaLog, self._folder, self._output, layout=self._layout),
+        )
+        return TableReplacement(self, DeltaSwap(self._folder, self._output, self._layout, seen, edition, (), opened))
 
     def withdraw(self, edition: str) -> None:
         """Give the rows that are there another edition, so that no replacement which was begun takes their place."""
@@ -340,7 +344,7 @@ class DeltaLog:
             return 0
         upper = own_upper(head, self._folder, self._output)
         if upper is None:
-            self._check_adoptable(head)
+            check_adoptable(self._folder, self._output, head, self._layout, self._holds_data)
             return 0
         if detail := open_changes(self._log, head, self._output, self._view.account):
             raise TableChangedByOthers(table=self._folder, output=str(self._output), detail=detail, upper=upper)
@@ -381,26 +385,9 @@ class DeltaLog:
 
     def check_kept(self) -> None:
         """Raise `PartitionedOtherwise` or `KeptOtherwise` unless the rows are kept as the output wants them to be."""
-        if (head := self._head) is None or not self._upper:
-            return
-        check_partition(self._folder, self._output, head, self._layout)
-        if (kept := key_in(head, self._output)) != key_mark(self._key):
-            held = "all rows" if kept < 0 else "one row for each value of another key"
-            wanted = f"one row for each value of {', '.join(self._key)}" if self._key else "all rows"
-            raise KeptOtherwise(table=self._folder, output=str(self._output), held=held, wanted=wanted)
-
-    def _check_adoptable(self, head: DeltaHead) -> None:
-        """A table without our transaction may have been made for us, empty; one that holds data is not ours."""
-        names = columns_of(head.schema).names
-        if EPOCH not in names:
-            detail = f"it has no column {EPOCH}; its columns are {', '.join(names)}"
-        elif head.partitioned != list(self._layout.names):
-            detail = f"it is partitioned by {', '.join(head.partitioned) or 'nothing'}"
-        elif self._holds_data():
-            detail = "it holds data, and its log has no transaction of this output"
-        else:
-            return
-        raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
+        if self._head is not None and self._upper:
+            check_partition(self._folder, self._output, self._head, self._layout)
+            check_key(self._folder, self._output, self._head, self._key)
 
     def _holds_data(self) -> bool:
         with log_read(self._folder):

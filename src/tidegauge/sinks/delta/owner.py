@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -42,9 +42,9 @@ import pyarrow as pa
 from deltalake import Schema
 
 from tidegauge.errors.layout import PartitionedOtherwise
-from tidegauge.errors.sinks import TableOfAnotherIncarnation, UnsupportedTable
+from tidegauge.errors.sinks import ForeignTable, KeptOtherwise, TableOfAnotherIncarnation, UnsupportedTable
 from tidegauge.evolution import Evolution
-from tidegauge.sinks.columns import stored
+from tidegauge.sinks.columns import EPOCH, stored
 from tidegauge.sinks.delta.columns import NARROW
 from tidegauge.sinks.delta.head import Action, DeltaHead, actions_of, entry, unsupported
 from tidegauge.sinks.delta.history import digest_id, number, text_of
@@ -59,7 +59,9 @@ __all__ = [
     "DeltaAccount",
     "Mine",
     "changed_id",
+    "check_adoptable",
     "check_columns",
+    "check_key",
     "check_partition",
     "check_taking",
     "columns_of",
@@ -325,6 +327,33 @@ def check_partition(folder: str, output: OutputId, head: DeltaHead, layout: File
     if head.partitioned != list(layout.names):
         held = ", ".join(head.partitioned) or "nothing"
         raise PartitionedOtherwise(table=folder, output=str(output), held=held, wanted=layout.said)
+
+
+def check_key(folder: str, output: OutputId, head: DeltaHead, key: Sequence[str]) -> None:
+    """Raise `KeptOtherwise` unless a table has one row for each value of this key, or all rows where that is none."""
+    if (kept := key_in(head, output)) != key_mark(key):
+        held = "all rows" if kept < 0 else "one row for each value of another key"
+        wanted = f"one row for each value of {', '.join(key)}" if key else "all rows"
+        raise KeptOtherwise(table=folder, output=str(output), held=held, wanted=wanted)
+
+
+def check_adoptable(
+    folder: str, output: OutputId, head: DeltaHead, layout: FileLayout, holds_data: Callable[[], bool]
+) -> None:
+    """Raise `ForeignTable` for a table without a transaction of the output; not for an empty one of its columns.
+
+    holds_data: whether it holds any.
+    """
+    names = columns_of(head.schema).names
+    if EPOCH not in names:
+        detail = f"it has no column {EPOCH}; its columns are {', '.join(names)}"
+    elif head.partitioned != list(layout.names):
+        detail = f"it is partitioned by {', '.join(head.partitioned) or 'nothing'}"
+    elif holds_data():
+        detail = "it holds data, and its log has no transaction of this output"
+    else:
+        return
+    raise ForeignTable(table=folder, output=str(output), detail=detail)
 
 
 def check_taking(folder: str, head: DeltaHead) -> None:

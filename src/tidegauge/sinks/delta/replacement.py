@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -41,12 +41,12 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
     UnsupportedTable,
 )
-from tidegauge.remap.history import NO_HISTORY, History, Link, agree
+from tidegauge.remap.history import History, agree
 from tidegauge.sinks.columns import differences, rows_schema
-from tidegauge.sinks.commits import all_staged, check_span
+from tidegauge.sinks.commits import check_span
 from tidegauge.sinks.delta.columns import described_anew
-from tidegauge.sinks.delta.entry import MarkedFile, about_span, changing, described, made, was_written_by
-from tidegauge.sinks.delta.files import named_files, remove_unnamed
+from tidegauge.sinks.delta.entry import about_span, changing, described, made, was_written_by
+from tidegauge.sinks.delta.files import named_files
 from tidegauge.sinks.delta.head import DeltaHead, entry, log_read, newest, unsupported
 from tidegauge.sinks.delta.history import carried, number
 from tidegauge.sinks.delta.log import DeltaLog
@@ -67,114 +67,61 @@ from tidegauge.sinks.delta.owner import (
 )
 from tidegauge.sinks.delta.view import holding
 from tidegauge.sinks.layout.counting import TablePartitions
-from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
+from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.location import at, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
-__all__ = ["DeltaReplacement", "withdraw"]
+__all__ = ["DeltaSwap", "withdraw"]
 
 _ATTEMPTS: Final = 50
 
 
-class DeltaReplacement:
-    """A `Table` that holds nothing, until its first commit puts its rows in the place of those of `before`."""
+@dataclass(frozen=True, slots=True)
+class DeltaSwap:
+    """Puts the rows of an edition in the place of those that a table has.
 
-    def __init__(
-        self,
-        folder: str,
-        output: OutputId,
-        before: DeltaLog,
-        edition: str,
-        *,
-        key: Sequence[str] = (),
-        after: Callable[[], DeltaLog] | None = None,
-        layout: FileLayout = AS_IT_COMES,
-    ) -> None:
-        """key, layout: see `DeltaLog`. after: opens the table once the new rows are there."""
-        self._key: Final = tuple(key)
-        self._layout: Final = layout
-        self._open: Final = after or partial(DeltaLog, folder, output, layout=layout)
-        self._folder: Final = folder
-        self._output: Final = output
-        self._log: Final = at(folder) / "_delta_log"
-        self._edition: Final = edition
-        self._seen: Final = before.upper, before.edition
-        self._before: Final = before
-        self._after: DeltaLog | None = None
+    layout: how the new ones lie in files. seen: the upper and the edition of the others. key: the columns of whose
+    values the new ones are one for each; none for all. opened: opens the table once the new rows are there.
+    """
 
-    @property
-    def upper(self) -> int:
-        """The first epoch that the new rows lack: 0 until they are there."""
-        return 0 if self._after is None else self._after.upper
+    folder: str
+    output: OutputId
+    layout: FileLayout
+    seen: tuple[int, str]
+    edition: str
+    key: tuple[str, ...]
+    opened: Callable[[], DeltaLog]
 
-    @property
-    def digest(self) -> str | None:
-        """The first digits of the digest of the history of the new rows, None until they are there."""
-        return None if self._after is None else self._after.digest
-
-    @property
-    def version(self) -> int:
-        """The newest version seen with the new rows, -1 until they are there."""
-        return -1 if self._after is None else self._after.version
-
-    @property
-    def marks(self) -> bool:
-        """Whether rows of the new files may be marked deleted."""
-        return self._after is not None and self._after.marks
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """The columns of the new rows, None until they are there."""
-        return None if self._after is None else self._after.schema
-
-    def commit(
+    def __call__(
         self,
         lower: int,
         upper: int,
         schema: pa.Schema,
         files: Sequence[StagedFile],
         *,
-        remove: Sequence[StagedFile] = (),
+        remove: Sequence[StagedFile],
         write: str,
-        history: History = NO_HISTORY,
+        history: History,
         changes: tuple[int, int] | None = None,
-        marked: Sequence[MarkedFile] = (),
-    ) -> None:
-        """Put the epochs `[0, upper)` in the place of all that the table holds; from then on append, as `DeltaLog`.
+    ) -> DeltaLog:
+        """Make the swap; see `Swap`. changes: the first and the last epoch of changes by key, if there are any.
 
         Also raises `UnsupportedTable`, `TableChangedByOthers`, `StagedFileMissing`.
         """
-        if self._after is not None:
-            self._after.commit(
-                lower,
-                upper,
-                schema,
-                files,
-                remove=remove,
-                write=write,
-                history=history,
-                changes=changes,
-                marked=marked,
-            )
-            return
-        if lower:
-            raise self._mismatch(lower, 0)
-        check_span(lower, upper, files, remove=remove, partition=self._layout.names)
-        TablePartitions(self._layout, self._folder, str(self._output)).check(files, Volume.of(files), set)
-        columns = self._layout.columns(rows_schema(schema))
-        chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
+        self.check(lower)
+        check_span(lower, upper, files, remove=remove, partition=self.layout.names)
+        TablePartitions(self.layout, self.folder, str(self.output)).check(files, Volume.of(files), set)
+        columns = self.layout.columns(rows_schema(schema))
+        chain = carried(self.folder, history, lower=lower, upper=upper, write=write)
         for _ in range(_ATTEMPTS):
             if self._attempt(upper, columns, files, chain, write, changes):
-                self._after = self._open()
-                return
-        raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
+                return self.opened()
+        raise TableBusy(table=self.folder, attempts=_ATTEMPTS)
 
-    def check(self, lower: int, history: History) -> None:
-        """Raise unless the table can be given epochs from `lower` on; before it is there, as `DeltaLog.check`."""
-        if self._after is not None:
-            self._after.check(lower, history)
-        elif lower:
-            raise self._mismatch(lower, 0)
+    def check(self, lower: int) -> None:
+        """Raise `TableUpperMismatch` unless the new rows are to begin here: they are all of the table."""
+        if lower:
+            raise _mismatch(self.folder, self.output, lower, 0)
 
     def _attempt(
         self,
@@ -186,96 +133,54 @@ class DeltaReplacement:
         changes: tuple[int, int] | None,
     ) -> bool:
         """Make the entry the next version; False when somebody else has taken that. The entry knows how it went."""
-        with log_read(self._folder):
-            head = newest(self._log)
-        actual = self._upper_in(head)
-        edition = edition_in(head, self._output)
+        log = at(self.folder) / "_delta_log"
+        with log_read(self.folder):
+            head = newest(log)
+        actual = _upper_in(head, self.folder, self.output)
+        edition = edition_in(head, self.output)
         # What has this edition already holds these very files: one entry must not take them out and put them in.
-        if head is None or (actual, edition) != self._seen or (edition and agree(edition, self._edition)):
-            raise self._mismatch(0, actual)
+        if head is None or (actual, edition) != self.seen or (edition and agree(edition, self.edition)):
+            raise _mismatch(self.folder, self.output, 0, actual)
         self._check(head, actual)
-        with log_read(self._folder):
-            gone = named_files(self._folder, head.version)
-        adding = described(self._folder, files, self._layout.stored(columns), head.configuration)
+        with log_read(self.folder):
+            gone = named_files(self.folder, head.version)
+        adding = described(self.folder, files, self.layout.stored(columns), head.configuration)
         version = head.version + 1
         vouching = {
-            **marks(self._output, upper, chain, changed=changes is not None, key=key_mark(self._key)),
-            edition_id(self._output): number(self._edition),
-            replaced_id(self._output): version,
+            **marks(self.output, upper, chain, changed=changes is not None, key=key_mark(self.key)),
+            edition_id(self.output): number(self.edition),
+            replaced_id(self.output): version,
         }
-        for owner in (changed_id(self._output), key_id(self._output)):
+        for owner in (changed_id(self.output), key_id(self.output)):
             if owner in head.transactions:  # of the edition before: this one has all rows, and nothing was taken out
                 vouching.setdefault(owner, -1)
-        mine = about_span(self._output, 0, upper, write=write, changes=changes)
+        mine = about_span(self.output, 0, upper, write=write, changes=changes)
         said = {**mine, **chain, **holding(Volume.of(files))}
         now = time.time_ns() // 1_000_000
-        same = not differences(columns_of(head.schema), columns) and head.partitioned == list(self._layout.names)
+        same = not differences(columns_of(head.schema), columns) and head.partitioned == list(self.layout.names)
         text = Schema.from_arrow(columns).to_json()
-        anew = () if same else described_anew(head, text, partition=self._layout.names)
+        anew = () if same else described_anew(head, text, partition=self.layout.names)
         text = changing(adding, gone, vouching, said, milliseconds=now, anew=anew)
         try:
-            with writing(self._folder):
-                return made(self._log, version, text, write=write)
+            with writing(self.folder):
+                return made(log, version, text, write=write)
         except (OSError, ObjectStoreAway):
-            if was_written_by(entry(self._log, version), write):
-                synchronise(self._log)
+            if was_written_by(entry(log, version), write):
+                synchronise(log)
                 return True
             raise
 
     def _check(self, head: DeltaHead, upper: int) -> None:
         """Raise unless the rows of the table may be taken out, and are its output's."""
         if (feature := unsupported(head)) is not None:
-            raise UnsupportedTable(table=self._folder, feature=feature)
-        check_taking(self._folder, head)
-        with log_read(self._folder):
-            account = since_ours(self._log, head.version, Mine.of(self._output))
-        if detail := open_changes(self._log, head, self._output, account):
-            said = {"table": self._folder, "output": str(self._output), "detail": detail, "upper": upper}
+            raise UnsupportedTable(table=self.folder, feature=feature)
+        check_taking(self.folder, head)
+        log = at(self.folder) / "_delta_log"
+        with log_read(self.folder):
+            account = since_ours(log, head.version, Mine.of(self.output))
+        if detail := open_changes(log, head, self.output, account):
+            said = {"table": self.folder, "output": str(self.output), "detail": detail, "upper": upper}
             raise TableChangedByOthers(**said)
-
-    def _upper_in(self, head: DeltaHead | None) -> int:
-        return _upper_in(head, self._folder, self._output)
-
-    def _mismatch(self, expected: int, actual: int) -> TableUpperMismatch:
-        return TableUpperMismatch(table=self._folder, output=str(self._output), expected=expected, actual=actual)
-
-    # -- the rest is as of a table without rows, or of the new one
-
-    def discard(self, files: Sequence[StagedFile]) -> None:
-        """Remove staged files. Files that the log names are kept."""
-        remove_unnamed(self._folder, files)
-
-    def keep(self, files: Sequence[StagedFile]) -> bool:
-        """Say whether all files are as they were staged."""
-        return all_staged(self._folder, files)
-
-    def stand(self) -> None:
-        """Raise `TableUpperMismatch` where nothing is left of the table, old or new."""
-        (self._after or self._before).stand()
-
-    def end(self) -> None:
-        """Wait for the checkpoint under way."""
-        (self._after or self._before).end()
-
-    def files(self, *, as_of: int | None = None) -> list[StagedFile]:
-        """Return the files of the new rows."""
-        return [] if self._after is None else self._after.files(as_of=as_of)
-
-    def volume(self) -> Volume:
-        """Return how much the new rows come to."""
-        return Volume() if self._after is None else self._after.volume()
-
-    def uris(self, files: Sequence[StagedFile]) -> list[str]:
-        """Return absolute paths of the files."""
-        return self._before.uris(files)
-
-    def version_of(self, epoch: int) -> str | None:
-        """Return the version that brought an epoch of the new rows."""
-        return None if self._after is None else self._after.version_of(epoch)
-
-    def links(self) -> list[Link]:
-        """Return the links that the table has, those of earlier editions among them: all are true."""
-        return self._before.links()
 
 
 def withdraw(folder: str, output: OutputId, *, seen: tuple[int, str], edition: str) -> None:
@@ -290,7 +195,7 @@ def withdraw(folder: str, output: OutputId, *, seen: tuple[int, str], edition: s
             head = newest(log)
         actual = _upper_in(head, folder, output)
         if head is None or (actual, edition_in(head, output)) != seen:
-            raise TableUpperMismatch(table=folder, output=str(output), expected=seen[0], actual=actual)
+            raise _mismatch(folder, output, seen[0], actual)
         said = {"flow": output.flow, "output": output.output, "write": edition}
         now = time.time_ns() // 1_000_000
         text = changing((), (), {edition_id(output): number(edition)}, said, milliseconds=now)
@@ -306,3 +211,7 @@ def _upper_in(head: DeltaHead | None, folder: str, output: OutputId) -> int:
         detail = "its log has no transaction of this output"
         raise ForeignTable(table=folder, output=str(output), detail=detail)
     return upper
+
+
+def _mismatch(folder: str, output: OutputId, expected: int, actual: int) -> TableUpperMismatch:
+    return TableUpperMismatch(table=folder, output=str(output), expected=expected, actual=actual)
