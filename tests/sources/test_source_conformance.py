@@ -22,6 +22,7 @@ from tests.sources.listings.bench import ListingBench
 
 from tidegauge.sources import (
     BatchSource,
+    BytewaxLogSource,
     BytewaxSource,
     FileSource,
     GeneratorSource,
@@ -45,11 +46,12 @@ def checked_by_the_type_checkers(
     batches: BatchSource,
     polls: PollingSource,
     theirs: BytewaxSource,
+    log: BytewaxLogSource,
     http: HttpSource,
     listing: ListingSource,
 ) -> list[Source]:
     """The seam in full: a method that a source lacks is a type error here."""
-    return [file, generator, kafka, batches, polls, theirs, http, listing]
+    return [file, generator, kafka, batches, polls, theirs, log, http, listing]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -114,6 +116,20 @@ def test_a_source_of_bytewax_holds_every_law(request: pytest.FixtureRequest) -> 
         return made
 
     report = check_source(bench, many=300_000, deadline=120)
+    report.require()
+    untried = {finding.name for finding in report.findings if finding.untried}
+    assert untried == {
+        "the end is the end",
+        "bad records are told and reading goes on",
+        "it is cut between records",
+    }
+
+
+def test_a_log_of_bytewax_holds_every_law() -> None:
+    pytest.importorskip("bytewax", reason="bytewax needs Python 3.11 or 3.12")
+    from tests.sources.bytewax.bench import BytewaxLogBench
+
+    report = check_source(BytewaxLogBench, many=300_000, deadline=120)
     report.require()
     untried = {finding.name for finding in report.findings if finding.untried}
     assert untried == {

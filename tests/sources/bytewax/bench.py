@@ -1,20 +1,24 @@
-"""A bench for `check_source`: a source of bytewax whose partition grows."""
+"""Benches for `check_source`: a source of bytewax whose partition grows, and a log that a dataflow writes."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 from tests.sources.benches import START
 from tests.sources.bytewax.connectors import Numbers, until
 
 from tidegauge.env import Env, at_once
 from tidegauge.remap.binding import Bound
-from tidegauge.sources import BytewaxSource
+from tidegauge.sources import BytewaxLogSource, BytewaxSource
+from tidegauge.sources.bytewax.log import LogWriter, begin
+from tidegauge.testing.simulation.upstream.recovery import WrittenRecovery
 
-__all__ = ["BytewaxBench"]
+__all__ = ["BytewaxBench", "BytewaxLogBench"]
 
 
 @dataclass
@@ -65,3 +69,59 @@ class BytewaxBench:
 
     def come_back(self) -> None:
         (self.folder / "away").rename(self.folder / "staged")
+
+
+@dataclass
+class BytewaxLogBench:
+    """A log of two partitions, which have an epoch of bytewax in turn, and what publishes it in a run."""
+
+    folder: Path
+    source: BytewaxLogSource = field(init=False)
+    epoch: int = 0
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        """A new dataflow begins, with a new recovery store."""
+        recovery = self.folder / f"recovery-{uuid.uuid4().hex}"
+        self.source = BytewaxLogSource(self.folder / "log", recovery=recovery, columns="n long")
+        self.recovery, self.epoch = WrittenRecovery(recovery), 0
+        self.recovery.execution(0, workers=1, resume=1)
+        self.writers = [self._writer(f"part-{n}") for n in range(2)]
+
+    def _writer(self, part: str) -> LogWriter:
+        return begin(self.folder / "log" / part, "theirs.out", None)
+
+    def add(self, count: int) -> list[dict[str, int]]:
+        taken = range(self.rows, self.rows + count)
+        self.rows += count
+        self._write(taken)
+        return [{"n": n} for n in taken]
+
+    def _write(self, taken: range) -> None:
+        writer = self.writers[self.epoch % 2]
+        self.epoch += 1
+        writer.write(pa.table({"n": pa.array(taken, pa.int64())}))
+        self.recovery.snap("theirs.out", writer.folder.name, self.epoch, writer.seal().text)
+        self.recovery.front(0, worker=0, frontier=self.epoch + 1)
+        self.source.attended(Env(), beside=at_once).probe(Bound(), now=START)
+
+    def lose(self) -> None:
+        path = min((self.folder / "log").glob("*/0*.json"))
+        path.unlink()
+        shutil.rmtree(path.with_suffix(""))
+
+    def recreate(self) -> None:
+        shutil.rmtree(self.folder / "log")
+        epochs, rows = self.epoch, self.rows
+        self._begin()
+        for _ in range(epochs):
+            self._write(range(1_000, 1_000 + rows))
+
+    def leave(self) -> None:
+        (self.folder / "log").rename(self.folder / "away")
+
+    def come_back(self) -> None:
+        (self.folder / "away").rename(self.folder / "log")

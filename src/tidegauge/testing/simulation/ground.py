@@ -33,6 +33,7 @@ from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
 from tidegauge.sources import FileSource, GeneratorSource
 from tidegauge.sources.batches.source import BatchSource
+from tidegauge.sources.bytewax.logged import BytewaxLogSource
 from tidegauge.sources.bytewax.source import BytewaxSource
 from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.mysql.source import MySqlSource
@@ -107,7 +108,9 @@ class Ground:
         answering["torn"] = tuple(place for place in places if place.endswith(": closed"))
         files = tuple(name for name, source in spec.sources.items() if isinstance(source, FileSource))
         loaded = tuple(name for name in written if isinstance(spec.sources[name], BatchSource))
-        topics = ((name, spec.sources[name]) for name in written if name not in (*feeds, *files, *polled, *loaded))
+        theirs = tuple(name for name in written if isinstance(spec.sources[name], BytewaxLogSource))
+        others = (*feeds, *files, *polled, *loaded, *theirs)
+        topics = ((name, spec.sources[name]) for name in written if name not in others)
         logs = tuple(name for name, source in topics if not isinstance(source, GeneratorSource))
         readers = Counter(plan.source for plan in spec.outputs.values())
         companied = tuple(

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
 from tidegauge.sources.batches.source import BatchSource
+from tidegauge.sources.bytewax.logged import BytewaxLogSource
 from tidegauge.sources.bytewax.source import BytewaxSource
 from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.mysql.source import MySqlSource
@@ -42,6 +43,7 @@ from tidegauge.testing.simulation.writers.folder import FolderUpstream
 from tidegauge.testing.simulation.writers.listings import ListingsUpstream
 from tidegauge.testing.simulation.writers.loads import LoadsUpstream
 from tidegauge.testing.simulation.writers.log import LogUpstream
+from tidegauge.testing.simulation.writers.logged import LoggedUpstream
 from tidegauge.testing.simulation.writers.mysql import FollowedBinlog
 from tidegauge.testing.simulation.writers.polls import PollsUpstream
 from tidegauge.testing.simulation.writers.postgres import FollowedPostgres
@@ -94,6 +96,8 @@ def upstream_of(
         return ListingsUpstream(name, source, clock, seed=seed)
     if isinstance(source, BytewaxSource):
         return BytewaxUpstream(name, source, clock, seed=seed)
+    if isinstance(source, BytewaxLogSource):
+        return LoggedUpstream(name, source, seed=seed)
     if isinstance(source, BatchSource):
         return LoadsUpstream(name, source, seed=seed)
     found = counterpart(source, name=name)
