@@ -48,7 +48,7 @@ def lived(*faults: Fault, more: tuple[Act, ...] = (), seed: int = 1) -> World:
 
 def same_as_the_database(world: World) -> int:
     """See that tables by key are those of the database, at each epoch at its place. Return how many have rows."""
-    database, several = world.upstreams["db"].log.database, 0
+    database, several = world.upstreams["db"].server.followed, 0
     for epoch in range(world.ledger.upper):
         place = world.ledger.until("db", epoch + 1).get(WAL)
         if place is None:

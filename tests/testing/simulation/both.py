@@ -41,8 +41,9 @@ class Side:
         self.further: Mapping[str, pa.Schema] = {}
         """The columns that the last receipt told of."""
 
-    def connect(self, start: Frontier) -> None:
-        bound = Bound(frontier=start, identity=self.identity, schema=self.schema)
+    def connect(self, start: Frontier, bound_to: Frontier | None = None) -> None:
+        """Connect at a place. bound_to: how far the source is bound, if that is not so far."""
+        bound = Bound(frontier=start if bound_to is None else bound_to, identity=self.identity, schema=self.schema)
         self.subscription = self.source.connect(start, bound)
         self.identity = self.subscription.identity
 

@@ -2,9 +2,9 @@
 
 A pure decision on the bindings, the folder and the server.
 
-Invariants. A slot that is there is dropped only if the folder knows it as one of this server that this flow made, and
-nothing of it is bound. First rows that are bound are those of the folder, or the source fails: others are never read
-in their place.
+Invariants. A slot that is there is dropped only if the folder knows it as one that this flow made, on this server or
+on the one that this one was the standby for, and nothing of it is bound. First rows that are bound are those of the
+folder, or the source fails: others are never read in their place.
 
 >>> known = LogBeginning("shop", "server 1", 0, point=64)
 >>> begun(ConnectionFacts(start=0, bound=0, identity="server 1", incarnation=0, slot="shop", whole=True), known)
@@ -31,6 +31,7 @@ from tidegauge.errors.postgressource import PastAcknowledged, SnapshotLost
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.folder import LogBeginning
 from tidegauge.sources.postgres.chunks import SNAPSHOT, Chunk, batch_of
+from tidegauge.sources.postgres.timelines import one_system
 
 __all__ = ["ConnectionFacts", "LogStart", "begun", "first_rows", "known_here"]
 
@@ -51,6 +52,8 @@ class ConnectionFacts:
     told: int = 0
     since: int = 0
     """Where the slot begins if first rows are in files and it still gives all from there on, 0 if not."""
+    synced: bool = False
+    """Whether the slot came from another server while this one was its standby."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,23 @@ def begun(facts: ConnectionFacts, record: LogBeginning | None) -> LogStart:
         raise _lost(facts, facts.bound, f"{facts.folder} does not know it")
     elif record is not None and ours and facts.since and record.incarnation == facts.incarnation:
         return LogStart("go on", facts.since)
-    return LogStart("remake" if ours else "make")
+    return LogStart("remake" if ours or _came_over(facts, record) else "make")
+
+
+def _came_over(facts: ConnectionFacts, record: LogBeginning | None) -> bool:
+    """Whether the slot is one that this flow made on the server that this one was the standby for.
+
+    >>> known = LogBeginning("shop", "system 7, timeline 1, database shop", 0)
+    >>> here = dict(start=0, bound=0, identity="system 7, timeline 2, database shop", incarnation=0, whole=False)
+    >>> [begun(ConnectionFacts(**here, slot="shop", synced=synced), known).how for synced in (True, False)]
+    ['remake', 'make']
+    """
+    return (
+        facts.synced
+        and record is not None
+        and record.begins == facts.slot
+        and one_system(record.identity, facts.identity)
+    )
 
 
 def _lost(facts: ConnectionFacts, lsn: int, detail: str) -> SnapshotLost:

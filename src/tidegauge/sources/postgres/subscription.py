@@ -86,7 +86,9 @@ class Replication:
         self._coming: Final = ComingFrames(self._sender, self._server.clock)
         try:
             here, there = self._sender.identity(), reader.place.shown
-            self.identity = followed_identity(there, reader.folder, bound, here, found.slot, self._sender.history)
+            self.identity = followed_identity(
+                there, reader.folder, bound, here, found.slot, self._sender.history, reached=self._start
+            )
             record = reader.folder.stream()
             same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
@@ -173,6 +175,7 @@ class Replication:
             folder=reader.folder.path,
             told=reader.folder.told(),
             since=self._since_of(found),
+            synced=found.slot is not None and found.slot.synced,
         )
         begin = begun(facts, record)
         if begin.how == "stream":

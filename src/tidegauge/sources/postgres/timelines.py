@@ -6,6 +6,8 @@
 Up to S both logs are the same. So where F is not beyond S, all that the flow has is an ancestor of the new log, and
 the slot there gives the rest. The identity of the source stays that of the timeline on which it began.
 
+What the run has received beyond S, and not bound, is in the new log no more: the source fails, and begins at F again.
+
 Invariant: a timeline that the flow goes over to is in its folder, durably, before anything of it is read. From then
 on no earlier one is followed, as of the old server that comes back.
 
@@ -27,6 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from tidegauge.errors.databases import FolderDamaged
+from tidegauge.errors.push import PushedEndTakenBack
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
@@ -34,7 +37,7 @@ from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.database.later import joined_places
 from tidegauge.sources.postgres.catalog import SlotFacts
 
-__all__ = ["followed_identity", "goes_on"]
+__all__ = ["followed_identity", "goes_on", "one_system"]
 
 _FILE: Final = "timeline.json"
 _IDENTITY: Final = re.compile(r"(system \d+), timeline (\d+), (database .*)", re.DOTALL)
@@ -46,23 +49,35 @@ def goes_on(known: str, timeline: int, found: str, history: str, *, place: int) 
     known: the identity of the source. timeline: the last one that was followed. found: the identity of the server.
     history: of its timeline, as the server tells it.
     """
-    one, other = _IDENTITY.fullmatch(known), _IDENTITY.fullmatch(found)
-    if one is None or other is None or (one[1], one[3]) != (other[1], other[3]):
+    if not one_system(known, found):
         return False
-    if int(other[2]) == timeline:
-        return True
-    ends = {
-        int(said[0]): said[1] for line in history.splitlines() if len(said := line.split()) > 1 and said[0].isdigit()
-    }
-    return timeline < int(other[2]) and timeline in ends and place <= Lsn.parse(ends[timeline]).value
+    return _number(found) == timeline or (timeline < _number(found) and place <= _ends(history).get(timeline, -1))
+
+
+def one_system(one: str, other: str) -> bool:
+    """Whether two identities are of one database, on any timelines of one server and its standbys.
+
+    >>> one_system("system 7, timeline 1, database shop", "system 7, timeline 2, database shop")
+    True
+    """
+    a, b = _IDENTITY.fullmatch(one), _IDENTITY.fullmatch(other)
+    return a is not None and b is not None and (a[1], a[3]) == (b[1], b[3])
 
 
 def followed_identity(
-    source: str, folder: SourceFolder, bound: Bound, found: str, slot: SlotFacts | None, told: Callable[[int], str]
+    source: str,
+    folder: SourceFolder,
+    bound: Bound,
+    found: str,
+    slot: SlotFacts | None,
+    told: Callable[[int], str],
+    *,
+    reached: int = 0,
 ) -> str:
-    """Return the identity under which a server is followed. Raises `UpstreamRecreated`, `FolderDamaged`.
+    """Return the identity under which a server is followed.
 
-    source: for people. found: the server's identity. told: tells the history of a timeline.
+    source: for people. found: the server's identity. told: tells the history of a timeline. reached: the place before
+    which the run has received everything. Raises `UpstreamRecreated`, `PushedEndTakenBack`, `FolderDamaged`.
     """
     if not bound.identity:
         return found
@@ -77,9 +92,17 @@ def followed_identity(
         known = bound.identity.replace(f"timeline {first},", f"timeline {timeline},")
         raise UpstreamRecreated(source=source, known=known, found=found)
     if over:
+        if reached > (last := _ends(history)[timeline]):
+            raise PushedEndTakenBack(source=source, partition=WAL, seen=str(Lsn(reached)), end=str(Lsn(last)))
         said = {"identity": bound.identity, "incarnation": bound.incarnation, "timeline": _number(found)}
         folder.note(_FILE, said, durable=True)
     return bound.identity
+
+
+def _ends(history: str) -> dict[int, int]:
+    """Return where the timelines of a history have ended."""
+    lines = [line.split() for line in history.splitlines()]
+    return {int(said[0]): Lsn.parse(said[1]).value for said in lines if len(said) > 1 and said[0].isdigit()}
 
 
 def _timeline(folder: SourceFolder, bound: Bound) -> int:

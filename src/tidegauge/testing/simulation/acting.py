@@ -50,6 +50,8 @@ def _act(world: World, act: Act) -> None:
         case "drift":
             for life in world.living():
                 life.skew = life.skew.drifting(act.number / 100, world.clock.monotonic())
+        case "promote":
+            begin("world", lambda: _promote(world, act))
         case "recreate":
             begin("world", lambda: _recreate(world, act))
         case "restore":
@@ -118,6 +120,16 @@ def _for_a_while(world: World, act: Act) -> None:
     world.scheduler.sleep(act.number)
     if not world.healed:
         world.upstreams[act.on].act(replace(act, what="arrive" if act.what == "late" else "fresh"))
+
+
+def _promote(world: World, act: Act) -> None:
+    """Give a database's standby nothing more; at once, or a while later, it takes the server's place."""
+    world.upstreams[act.on].act(replace(act, what="part"))
+    if act.number > 1:
+        world.scheduler.sleep(act.number)
+    if not world.healed:
+        world.upstreams[act.on].act(act)
+        attend(world)
 
 
 def _recreate(world: World, act: Act) -> None:

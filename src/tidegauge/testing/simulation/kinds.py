@@ -59,6 +59,7 @@ FaultKind: TypeAlias = Literal[
     "remake",
     "gain",
     "alter",
+    "promote",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -94,6 +95,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     gain       the flow declares one more column of a source, from the next driver on; it begins without some; of a
                database, one more table
     alter      a table of a database gets one more column, perhaps with values in the rows of before
+    promote    a standby takes the place of a database's server: all that it lacks is gone, perhaps with the slot
     rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """
 
@@ -104,7 +106,7 @@ AT_FEEDS: Final = ("cut", "late")
 AT_LOGS: Final = ("late", "recreate", "stale", "spoil")
 AT_FILES: Final = ("rotate", "save", "truncate", "replace", "spoil")
 
-APART: Final[tuple[FaultKind, ...]] = ("decisions", "add", "anew", "remake", "gain", "alter")
+APART: Final[tuple[FaultKind, ...]] = ("decisions", "add", "anew", "remake", "gain", "alter", "promote")
 """The kinds that are drawn from generators of their own, so that seeds that were found stay what they are."""
 
 BETWEEN_ALSO: Final = ("crash", "pause", "slow")

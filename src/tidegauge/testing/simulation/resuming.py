@@ -8,6 +8,8 @@ does: it may die, be slow, or hear no answer. The world starts the next driver a
     some output came back that lacks  given up in the same way, as a loss
     records of former ones
     they are others (TG-0554)         resumed with a new incarnation; what some output lacked is accepted as lost
+    rows that were received and not   resumed: a standby that lacks them has taken the place of a database's server
+    bound are gone (TG-0357)
     a record is bad (TG-0502)         passed over by hand, with `tidegauge skip`, as are all bad ones of its epoch
     a file is gone, was rewritten     resumed once somebody has brought it back, or has let the flow go on without the
     or cut off (`MENDABLE`)           lost lines, which are then in `gaps`; until then it may fail again
@@ -26,6 +28,7 @@ from tidegauge.errors.command import FlowNeverRan, RangeNotBound
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import TopicDeleted
 from tidegauge.errors.outputs import OutputBelowIncarnation
+from tidegauge.errors.push import PushedEndTakenBack
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
 from tidegauge.errors.unions import InputRecreated
 from tidegauge.maintenance.resume import resume, skip
@@ -59,6 +62,7 @@ def resumable(world: World) -> dict[str, str]:
         for name, code in failed.items()
         if code in anew
         or (code == UpstreamRecreated.code and world.upstreams[name].made_anew)
+        or (code == PushedEndTakenBack.code and name in world.ground.facts.altered)
         or _is_mendable(world, name, code)
         or _is_skippable(world, name, code)
     }

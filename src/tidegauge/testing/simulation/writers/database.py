@@ -173,13 +173,16 @@ class DatabaseUpstream(LastingPlaces):
 
     def set_away(self, away: bool) -> None:  # noqa: FBT001
         """Let the server be stopped, or killed, or started. No session that has a transaction open outlives that."""
-        if self._open is not None:  # whoever makes a slot waits for it, and nobody may be left to end it
-            self.log.finish(self._open, [])
-            self._open = None
+        self._end_session()
         if away:
             self.log.leave(killed=self._random.random() < 0.5)
         else:
             self.log.come_back()
+
+    def _end_session(self) -> None:
+        if self._open is not None:  # whoever makes a slot waits for it, and nobody may be left to end it
+            self.log.finish(self._open, [])
+            self._open = None
 
     def there(self) -> dict[str, int]:
         """Return how far the flow has to come: behind the last transaction, and to where all tables have begun."""
@@ -231,6 +234,9 @@ class DatabaseUpstream(LastingPlaces):
                 self.log.finish(number, [*self._changes(random, act.at, act.number)] if commits else [])
             case "transact":
                 self._open = self.log.begin()
+            case "promote":
+                self._end_session()
+                self.server.act(act, random)
             case _:
                 self.server.act(act, random)
 

@@ -18,7 +18,7 @@ from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.database.sender import SimulatedServer
-from tidegauge.testing.simulation.upstream.database.server import PostgresLog
+from tidegauge.testing.simulation.upstream.database.server import PartedStandby, PostgresLog
 from tidegauge.testing.simulation.upstream.database.source import SimulatedPostgres, over_postgres
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, LoggedTransaction, Row
 from tidegauge.testing.simulation.writers.database import TableBeginning, data_tables, row_of
@@ -34,6 +34,8 @@ _SPILL: Final = 200
 _SPILLS: Final = 0.4
 _LARGE: Final = 0.5
 """How often texts are large, where outputs can fill them in."""
+_SYNCED: Final = 0.8
+"""How often a standby has the slot."""
 _VALUED: Final = 0.2
 """How often a column comes with values in the rows of before."""
 
@@ -55,6 +57,8 @@ class FollowedPostgres:
         self._source: Final = source
         self._folder: Final = folder
         self._cut: Final = cut
+        self._former: tuple[DatabaseRows, int] | None = None
+        """The tables by the last log that somebody has begun with, and its end, if that is not the server's."""
         tables = data_tables(source, lambda: random.random() < _WHOLE)
         self._spill: Final = _SPILL if random.random() < _SPILLS else None
         self.log: Final = PostgresLog(tables, clock)
@@ -64,8 +68,8 @@ class FollowedPostgres:
 
     @property
     def followed(self) -> DatabaseRows:
-        """The tables."""
-        return self.log.database
+        """The tables, by the log that the flow has begun with."""
+        return self.log.database if self.log.begun or self._former is None else self._former[0]
 
     @property
     def large(self) -> frozenset[str]:
@@ -73,8 +77,8 @@ class FollowedPostgres:
         return self.log.large
 
     def end(self, place: str) -> int:  # noqa: ARG002 - there is one
-        """The end of the log."""
-        return self.log.end
+        """The end of the log, or of the one before it, if that is further."""
+        return max(self.log.end, 0 if self._former is None else self._former[1])
 
     def source(self, meet: WorldMeeting) -> SimulatedPostgres:
         """Return the source, as one driver has it."""
@@ -126,6 +130,10 @@ class FollowedPostgres:
                 self._lose_slot(random)
             case "cut":
                 log.cut()
+            case "part":
+                self._part(random)
+            case "promote":
+                self._promote()
             case "late":
                 log.slow = True
             case "arrive":
@@ -136,6 +144,8 @@ class FollowedPostgres:
         added, stream = self.log.database.added, random.choice([*self.log.database.tables])
         column = pa.field(f"more_{len(added)}", random.choice((pa.int64(), pa.string(), pa.decimal128(10, 2))))
         self.log.add_column(stream, column, valued=random.random() < _VALUED)
+        if (there := self.log.standby) is not None:  # whoever changes a table waits until the standby has that
+            self.log.part(there.slots)
 
     def _lose_slot(self, random: Random) -> None:
         """Drop the slot, move it on behind the flow's back, or let the server remove log that it needs."""
@@ -151,6 +161,23 @@ class FollowedPostgres:
                 slot.confirmed = slot.kept = self.log.end
             case _:
                 slot.lost = "the server removed log that it needed (wal_status is 'lost')"
+
+    def _part(self, random: Random) -> None:
+        """Give the standby nothing more. It has the slot, or an older state of it, or none."""
+        name = self._source.setup.slot
+        slot = self.log.slots.get(name)
+        there = slot is not None and not slot.temporary and not slot.lost and random.random() < _SYNCED
+        self.log.part({name: random.choice((slot.confirmed, slot.kept))} if there and slot is not None else {})
+
+    def _promote(self) -> None:
+        """Have the standby in the place of the server. What it lacks may be what somebody has read."""
+        log, slot = self.log, self.log.slots.get(self._source.setup.slot)
+        there = log.standby or PartedStandby(log.end, {})
+        lacks = slot is not None and not slot.temporary and self._source.setup.slot not in there.slots
+        self.overtaken = self.overtaken or lacks or log.shown > there.place
+        if log.begun or self._former is None:
+            self._former = log.database, self.end(self.place)
+        log.promote()
 
 
 def _row(row: Row, op: str, place: int, at: int, order: int) -> dict[str, Any]:

@@ -168,8 +168,6 @@ class BinlogLog:
         for one in reversed(lost):
             self.executed[one.domain] = one.number - 1
         self.executed = {one: last for one, last in self.executed.items() if last}
-        older = DatabaseRows([*self.database.tables.values()], self.database.first)
-        for had in self.database.between(0, self.executed.get(self.domain, 0) + 1):
-            older.commit(had.place, at=had.at, number=had.number, changes=had.changes)
-        self.database, self.transactions = older, kept
+        self.database = self.database.before(self.executed.get(self.domain, 0) + 1)
+        self.transactions = kept
         self.cut()

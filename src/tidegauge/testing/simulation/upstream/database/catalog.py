@@ -28,7 +28,7 @@ __all__ = ["published", "slot_facts"]
 def slot_facts(slot: LogSlot, database: str, process: int) -> SlotFacts:
     """Return what the catalog says of a slot. process: the server's, that sends to it while somebody has it."""
     held = slot.line is not None and not slot.line.ended
-    return SlotFacts("pgoutput", database, slot.confirmed, slot.lost, process if held else None)
+    return SlotFacts("pgoutput", database, slot.confirmed, slot.lost, process if held else None, slot.synced)
 
 
 def published(table: DatabaseTable, added: Sequence[AddedColumn]) -> PublishedTable:

@@ -51,6 +51,7 @@ from tidegauge.testing.simulation.upstream.database.server import LogSlot, Postg
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable
 from tidegauge.testing.simulation.upstream.database.texts import (
     data_frame,
+    history,
     line_of,
     messages,
     sign_of_life,
@@ -108,6 +109,7 @@ class SimulatedServer:
     def _look(self, publication: str, tables: Sequence[tuple[str, str]], slot: str) -> CatalogLook:  # noqa: ARG002
         self.meet("look")
         self.answer(self.log.cuts)
+        self.log.shown = max(self.log.shown, self.log.end)
         known, there = self.log.database.tables_at(self.log.end).values(), self.log.slots.get(slot)
         found = CatalogLook(
             version=170000,
@@ -187,12 +189,12 @@ class SimulatedSender:
     def identity(self) -> str:
         """Return which server this is."""
         self._answer()
-        return f"system 1, timeline 1, database {_DATABASE}"
+        return f"system 1, timeline {len(self._log.timelines) + 1}, database {_DATABASE}"
 
-    def history(self, timeline: int) -> str:  # noqa: ARG002
-        """Return which timelines led to one: it has one alone."""
+    def history(self, timeline: int) -> str:
+        """Return which timelines led to one, and where each ended."""
         self._answer()
-        return ""
+        return history(self._log.timelines[: timeline - 1])
 
     def drop(self) -> None:
         """Drop the slot."""
@@ -219,6 +221,7 @@ class SimulatedSender:
         place = self._log.end
         self._log.slots[self._slot] = LogSlot(place, place, line=self, temporary=self._temporary)
         self._waits = None
+        self._log.follow(place)
         self._meet("slot is created")
         return place, f"snapshot at {place}"
 
@@ -232,6 +235,7 @@ class SimulatedSender:
         if slot.line not in (None, self) and not slot.line.ended:
             raise SlotActive(source=_SHOWN, slot=self._slot, detail=f"it is active for PID {_PROCESS}")
         slot.line, self._at = self, max(lsn, slot.confirmed)
+        self._log.follow(self._at)
         self._meet("log is started")
 
     def frames(self) -> Iterator[bytes]:
@@ -270,6 +274,7 @@ class SimulatedSender:
         if slot is not None and flushed:
             self._log.tell(slot, flushed)
         self._send()
+        self._log.follow(self._log.end)
         self._frames.append(sign_of_life(self._log.end))
         self._meet("reported")
 
@@ -306,6 +311,7 @@ class SimulatedSender:
             for message in messages(transaction, end, tables, self._described, sparing=sparing, large=large):
                 self._frames.append(data_frame(transaction.place, message))
             self._at = end
+            self._log.follow(end)
 
     def _meet(self, call: str) -> None:
         """Come to a call. A connection on which a call failed is over."""

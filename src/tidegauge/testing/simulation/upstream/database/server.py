@@ -4,12 +4,13 @@
     a slot            knows what it was told is durable; a server that is killed forgets what came since it was kept
     a snapshot        has the rows that all transactions before the slot's first place made
     a connection      takes a slot, until it ends, is cut, or has been silent for a minute
+    a standby         has all, until it is parted from the server, and takes its place on a timeline of its own
 
 What a slot is told travels on the connection. While that is slow it stays on its way, and is lost with it.
 
 Nothing here moves by itself: no clock, no chance, no thread.
 
-Invariant: what committed at or after the place that a slot was told is never forgotten.
+Invariant: what committed at or after the place that a slot was told is never forgotten, but for what a standby lacks.
 
 >>> table = DatabaseTable("orders", ("public", "orders"), pa.schema([("id", pa.int64())]), 16384)
 >>> server = PostgresLog([table], VirtualClock())
@@ -20,7 +21,7 @@ Invariant: what committed at or after the place that a slot was told is never fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -29,7 +30,7 @@ import pyarrow as pa  # noqa: F401 - for the example
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.upstream.database.tables import AddedColumn, DatabaseRows, DatabaseTable, RowChange
 
-__all__ = ["Line", "LogSlot", "PostgresLog"]
+__all__ = ["Line", "LogSlot", "PartedStandby", "PostgresLog"]
 
 _FIRST: Final = 0x1A00000
 _HEADER: Final = 0x38
@@ -50,13 +51,23 @@ class Line(Protocol):
 @dataclass(slots=True, eq=False)
 class LogSlot:
     """A slot. confirmed: the place before which all is durable, as it was told. kept: the same, as it was written to
-    the disk last. lost: why it can give nothing, "" if it can. line: who has it."""
+    the disk last. lost: why it can give nothing, "" if it can. line: who has it. synced: whether it came from
+    another server while this one was its standby."""
 
     confirmed: int
     kept: int
     lost: str = ""
     line: Line | None = None
     temporary: bool = False
+    synced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartedStandby:
+    """A standby that gets nothing more. place: where its log ends. slots: what those that it has were told."""
+
+    place: int
+    slots: Mapping[str, int]
 
 
 class PostgresLog:
@@ -65,16 +76,21 @@ class PostgresLog:
     away: whether it answers nobody. slow: whether what a slot is told stays on its way. sparing: whether it leaves
     out texts that a transaction has; large: the streams whose other texts it leaves out, too (see `messages`). cuts:
     how often all connections were cut. changes: how often there was news. open: the transactions that have not ended.
+    timelines: where those before the present one have ended. standby: the one that was parted from it, if one was.
+    shown: how far anybody knows that a log went. begun: whether anybody has followed the present timeline.
     """
 
     def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock) -> None:
-        self.database: Final = DatabaseRows(tables)
+        self.database = DatabaseRows(tables)
         self.clock: Final = clock
         self.end = _FIRST
-        self.told = 0
+        self.told = self.shown = 0
         self.away = self.slow = self.sparing = False
         self.large: frozenset[str] = frozenset()
         self.cuts = self.changes = 0
+        self.timelines: Final[list[int]] = []
+        self.standby: PartedStandby | None = None
+        self.begun = False
         self.slots: Final[dict[str, LogSlot]] = {}
         self.open: Final[set[int]] = set()
         self._ends: Final[dict[int, int]] = {}
@@ -120,6 +136,25 @@ class PostgresLog:
         return self._ends[place]
 
     # What befalls it.
+
+    def part(self, slots: Mapping[str, int]) -> None:
+        """Give the standby nothing more. slots: those that it has, each with what it was told, at most the end."""
+        self.standby = PartedStandby(self.end, dict(slots))
+
+    def promote(self) -> None:
+        """Be the standby that was parted: what it lacks is gone. Slots that it lacks are, too."""
+        there = self.standby or PartedStandby(self.end, {})
+        self.cut()
+        self.open.clear()
+        self.timelines.append(there.place)
+        self.database, self.end = self.database.before(there.place), there.place + _CHANGE
+        self.slots.clear()
+        self.slots.update({name: LogSlot(at, at, synced=True) for name, at in there.slots.items()})
+        self.standby, self.begun = None, False
+
+    def follow(self, place: int) -> None:
+        """Note that somebody was sent the log before a place, or has read the rows that it has made."""
+        self.shown, self.begun = max(self.shown, place), True
 
     def checkpoint(self) -> None:
         """Keep what its slots know."""

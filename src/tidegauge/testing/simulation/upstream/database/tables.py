@@ -110,6 +110,14 @@ class DatabaseRows:
                     _take(found, self.tables[stream].key, change)
         return list(found.values())
 
+    def before(self, place: int) -> DatabaseRows:
+        """Return the tables as they were before a place, as if nothing had come after it."""
+        found = DatabaseRows([*self.tables.values()], self.first)
+        for one in self.between(0, place):
+            found.commit(one.place, at=one.at, number=one.number, changes=one.changes)
+        found.added.extend(one for one in self.added if one.place < place)
+        return found
+
     def between(self, lower: int, upper: int) -> list[LoggedTransaction]:
         """Return the transactions of a range of places."""
         return [one for one in self.log if lower <= one.place < upper]

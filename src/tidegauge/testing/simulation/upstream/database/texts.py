@@ -13,7 +13,7 @@ Written from the protocol's own description, and not from what reads it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -21,10 +21,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.types import modifier
 from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, LoggedTransaction, Row, RowChange
 
-__all__ = ["data_frame", "line_of", "messages", "number_of", "sign_of_life", "text_of"]
+__all__ = ["data_frame", "history", "line_of", "messages", "number_of", "sign_of_life", "text_of"]
 
 _EPOCH_2000: Final = 946_684_800_000_000
 _NULL: Final = b"n"
@@ -122,6 +123,15 @@ def data_frame(place: int, message: bytes) -> bytes:
 def sign_of_life(end: int) -> bytes:
     """Return the frame that says that everything before a place was sent."""
     return b"k" + struct.pack(">QqB", end, 0, 0)
+
+
+def history(ends: Sequence[int]) -> str:
+    """Return the file that tells of the timelines before one. ends: where each of them ended.
+
+    >>> history([0x1A00050])
+    '1\\t0/1A00050\\tno recovery target specified\\n'
+    """
+    return "".join(f"{number}\t{Lsn(end)}\tno recovery target specified\n" for number, end in enumerate(ends, 1))
 
 
 def _relation(table: DatabaseTable) -> bytes:
