@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import pytest
-from tests.simulation.joined import FAULTS, KEYS, make_flow
+from tests.simulation import joined, joined_mysql
+from tests.simulation.joined import KEYS
 from tests.simulation.test_shop import in_order
 
+import tidegauge as tg
 from tidegauge.errors.simulation import SimulationFailed
-from tidegauge.remap.fromtime.lsn import WAL
+from tidegauge.sources.mysql.aside import ChunksAside
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
 from tidegauge.testing.simulation.tables.lake import applied
 from tidegauge.testing.simulation.world import World
+from tidegauge.testing.simulation.writers.database import TableBeginning
 
 ENDS = 7.0
 ACTS = (
@@ -27,24 +30,35 @@ ACTS = (
     Act(3.7, "transact", "db", 3),
     Act(4.4, "gain", "db", 1),
 )
+MAKES: dict[str, Callable[[], tg.Dataflow]] = {
+    "postgres": joined.make_flow,
+    "mariadb": joined_mysql.make_flow,
+    "mysql": joined_mysql.of_mysql,
+    "mysql8": joined_mysql.of_mysql8,
+}
+FURTHEST = ("postgres", "mariadb", "mysql")
+"""Each has what the last one shares with one of them."""
+FAULTS = {kind: joined.FAULTS if kind == "postgres" else joined_mysql.FAULTS for kind in FURTHEST}
 
 
 @cache
-def ground() -> Ground:
-    return Ground.of(make_flow)
+def ground(kind: str) -> Ground:
+    return Ground.of(MAKES[kind])
 
 
-def lived(*faults: Fault) -> World:
+def lived(kind: str, *faults: Fault) -> World:
     acts = sorted(ACTS, key=lambda act: act.at)
-    world = World(ground(), Plan(1, ENDS, tuple(acts), faults, calm=True))
+    world = World(ground(kind), Plan(1, ENDS, tuple(acts), faults, calm=True))
     world.run()
     return world
 
 
-def joins(world: World, table: str) -> int:
-    """The place at which a table is there for the first time."""
+def beginning(world: World, table: str) -> TableBeginning:
+    """Where a table began."""
     upstream = world.upstreams["db"]
-    return int(upstream.server.begins(upstream.log.database.tables[table]).place)
+    found = upstream.server.begins(upstream.log.database.tables[table])
+    assert isinstance(found, TableBeginning)
+    return found
 
 
 def same_as_the_database(world: World) -> Counter[str]:
@@ -52,64 +66,88 @@ def same_as_the_database(world: World) -> Counter[str]:
 
     Return of how many epochs each had rows.
     """
-    database, several = world.upstreams["db"].log.database, Counter[str]()
+    upstream, several = world.upstreams["db"], Counter[str]()
+    database = upstream.log.database
     for epoch in range(world.ledger.upper):
-        place = world.ledger.until("db", epoch + 1).get(WAL, 0)
+        places = world.ledger.until("db", epoch + 1)
         for name, key in KEYS.items():
             rows = world.lake.rows(name, as_of=epoch)
             added = [one.column.name for one in database.added if one.stream == name]
             columns = database.tables[name].columns.names + [one for one in added if one in rows.schema.names]
             held = applied(rows, [key]).values()
-            there = database.rows_at(name, place) if place >= joins(world, name) else []
+            partition, position = beginning(world, name).given
+            is_there = places.get(partition, 0) > position
+            there = database.rows_at(name, places[upstream.server.place]) if is_there else []
             assert in_order(held, columns) == in_order(there, columns), (name, epoch)
             several += Counter([name] if there else [])
     return several
 
 
-def test_tables_join_with_their_first_rows_and_what_changed_meanwhile() -> None:
-    world = lived()
-    assert joins(world, "orders") < joins(world, "items") < joins(world, "users")
+@pytest.mark.parametrize("kind", FURTHEST)
+def test_tables_join_with_their_first_rows_and_what_changed_meanwhile(kind: str) -> None:
+    slow = Fault("slow", "db: fetch rows", 2, 0.6)  # a PostgreSQL waits for the transaction that is open
+    world = lived(kind) if kind == "postgres" else lived(kind, slow)
+    assert beginning(world, "orders").upto < beginning(world, "items").upto < beginning(world, "users").upto
     assert same_as_the_database(world).keys() == KEYS.keys()
-    begun = [world.upstreams["db"].server.begins(table) for table in world.upstreams["db"].tables[1:]]
-    meanwhile = [world.upstreams["db"].log.database.between(one.since, one.place) for one in begun]
+    begun = [beginning(world, table) for table in ("items", "users")]
+    meanwhile = [world.upstreams["db"].log.database.between(one.since, one.upto) for one in begun]
     assert any(meanwhile), "nothing committed while the first rows were read"
 
 
+@pytest.mark.parametrize("kind", FURTHEST)
 @pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(100, 130))])
-def test_worlds_of_all_kinds_of_faults_hold(seed: int) -> None:
-    world = World(ground(), planned(seed, ground().facts, kinds=FAULTS, epochs=10))
+def test_worlds_of_all_kinds_of_faults_hold(kind: str, seed: int) -> None:
+    world = World(ground(kind), planned(seed, ground(kind).facts, kinds=FAULTS[kind], epochs=10))
     world.run()
 
 
-@pytest.mark.parametrize("kinds", [("gain", "cut", "away"), ("gain", "crash", "error", "lost")])
-def test_t53_tables_that_join_are_those_of_the_database_at_each_epoch(kinds: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "kinds"),
+    [
+        ("postgres", ("gain", "cut", "away")),
+        ("postgres", ("gain", "crash", "error", "lost")),
+        ("mysql8", ("gain", "cut", "away", "crash", "error", "lost")),
+    ],
+)
+def test_t53_tables_that_join_are_those_of_the_database_at_each_epoch(kind: str, kinds: Any) -> None:
     acts = [act for act in ACTS if act.what == "gain"]
-    plan = planned(1, ground().facts, kinds=kinds, epochs=5)
-    world = World(ground(), plan.with_acts(sorted((*plan.acts, *acts), key=lambda act: act.at)))
+    plan = planned(1, ground(kind).facts, kinds=kinds, epochs=5)
+    world = World(ground(kind), plan.with_acts(sorted((*plan.acts, *acts), key=lambda act: act.at)))
     world.run()
     assert same_as_the_database(world).keys() == KEYS.keys()
 
 
-def steps() -> Iterator[Fault]:
+def steps(kind: str) -> Iterator[Fault]:
     """Yield a death at each thing that a driver does with its server once a table is to join."""
     met = Counter[str]()
-    for at, _who, place in lived().trace.events:
+    for at, _who, place in lived(kind).trace.events:
         met[place] += 1
         if 1.0 < at < ENDS - 1 and place.startswith("db: ") and met[place] < 40:
             yield Fault("crash", place, met[place])
 
 
+READS = {
+    "postgres": {"make slot", "copy rows", "rows are copied"},
+    "mariadb": {"open rows", "fetch rows", "rows are fetched"},
+}
+
+
+@pytest.mark.parametrize("kind", READS)
 @pytest.mark.parametrize("some", [2, pytest.param(0, marks=pytest.mark.long, id="all")])
-def test_a_death_at_any_step_loses_no_row_and_doubles_none(some: int) -> None:
-    every = [*steps()]
-    assert {fault.place.rpartition(": ")[2] for fault in every} >= {"make slot", "copy rows", "rows are copied"}
+def test_a_death_at_any_step_loses_no_row_and_doubles_none(kind: str, some: int) -> None:
+    every = [*steps(kind)]
+    assert {fault.place.rpartition(": ")[2] for fault in every} >= READS[kind]
     for fault in every[5 :: len(every) // some] if some else every:
-        world = lived(fault)
+        world = lived(kind, fault)
         assert world.strikes.struck, fault
         assert same_as_the_database(world)["users"] > 0
 
 
-def test_changes_that_come_while_first_rows_are_read_and_are_lost_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_changes_that_come_while_first_rows_are_read_and_are_lost_are_seen(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Gathering, "set_aside", lambda self: self.aside.clear() or {})
+    monkeypatch.setattr(ChunksAside, "takes", lambda self, stream, chunks: stream in self._chunks)
     with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
-        lived()
+        lived(kind)

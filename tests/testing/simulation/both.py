@@ -19,7 +19,7 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.testing.simulation.upstream.database.tables import RowChange
 from tidegauge.testing.simulation.writers.values import made
 
-__all__ = ["Group", "Life", "Side", "by_table", "drop_ours"]
+__all__ = ["Group", "Life", "Side", "by_table", "by_their_keys", "drop_ours"]
 
 PLACE: Final = ("_sequence", "_offset", "_timestamp", "_partition")
 Group = dict[str, list[Any]]
@@ -104,6 +104,10 @@ def in_order(rows: list[tuple[int, Any]]) -> list[Any]:
 
 def drop_ours(columns: pa.Schema) -> pa.Schema:
     return pa.schema([one for one in columns if not one.name.startswith("_")])
+
+
+def by_their_keys(rows: list[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: str(row[0]))
 
 
 def by_table(groups: list[Group]) -> dict[str, list[Any]]:
@@ -225,6 +229,22 @@ class Life:
             if found:
                 self.reached[self.count] = self.real.reached[-1], self.simulated.reached[-1]
         return found
+
+    def join(self, table: str) -> list[Any]:
+        """Declare a table that is not followed yet, and take until it has joined. Return its rows by their keys."""
+        starts = dict(zip(self.sides, self.reached[max(self.reached)], strict=True))
+
+        def joined(side: Any) -> list[Any]:
+            side.let_go()
+            side.declare(*self.columns)
+            side.connect(starts[side])
+            rows, frontier = side.joined(table)
+            side.reached.append(frontier)
+            return by_their_keys(rows)
+
+        found = self.both(joined)
+        self.reached = {self.count: (self.real.reached[-1], self.simulated.reached[-1])}
+        return list(found)
 
     def cut(self) -> None:
         """Cut the connections. Whoever goes on hears of it."""

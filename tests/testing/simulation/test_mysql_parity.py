@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import pytest
 from pymysql.err import MySQLError
 from tests.mariadb import MariaDb
 from tests.sources.mysql.store import Store
-from tests.testing.simulation.both import Life, Side, drop_ours
+from tests.testing.simulation.both import Life, Side, by_their_keys, drop_ours
 from tests.waiting import eventually
 
 from tidegauge.errors.base import TidegaugeError
@@ -42,6 +43,9 @@ class RealSide(Side):
             self.store.table(name, columns, key=columns.split()[0])
         self.user = self.store.source(metadata=True).placed("store", "db")
         self.source, self.decode = self.user, self.user.decode
+
+    def declare(self, *tables: str) -> None:
+        self.source = replace(self.user, tables=tables)
 
     def write(self, changes: Sequence[RowChange], end: str = "COMMIT") -> None:
         with self.server.connection(self.store.name) as connection, connection.cursor() as cursor:
@@ -106,6 +110,10 @@ class SimulatedSide(Side):
         self.log = BinlogLog(tables, VirtualClock(), setup.kind)
         server = SimulatedBinlogServer(self.log, cut=lambda count: dice.randrange(count + 1), together=1)
         self.source, self.decode = over_mysql(user, SourceFolder(str(root / "simulated")), server), user.decode
+        self.user = self.source
+
+    def declare(self, *tables: str) -> None:
+        self.source = self.user.having(tables)
 
     def write(self, changes: Sequence[RowChange]) -> None:
         self.log.write(changes)
@@ -168,6 +176,22 @@ def test_a_simulated_server_gives_what_a_real_one_does(lives: Any, seed: int) ->
         life.dice.choice([life.write, life.write, life.roll_back, life.follow, life.cut])()
     life.write()
     assert isinstance(life.follow(), list)
+    assert life.given > 0
+
+
+@pytest.mark.long
+def test_a_table_that_is_declared_later_joins_with_the_rows_that_it_has_at_a_real_server(lives: Any) -> None:
+    life = lives(5)
+    for side in life.sides:
+        side.declare("orders")
+    while not (life.rows["orders"] and life.rows["items"]):
+        life.write()
+    life.first()
+    life.write()
+    assert life.join("items") == by_their_keys([[*row.values()] for row in life.rows["items"].values()])
+    for _ in range(4):
+        life.write()
+        life.follow()
     assert life.given > 0
 
 

@@ -21,7 +21,7 @@ import pytest
 from psycopg import sql
 from tests.postgres import Server
 from tests.sources.postgres.shop import Shop
-from tests.testing.simulation.both import Life, Side, drop_ours
+from tests.testing.simulation.both import Life, Side, by_their_keys, drop_ours
 from tests.waiting import eventually
 
 from tidegauge.errors.base import Transient
@@ -229,22 +229,6 @@ class PostgresLife(Life):
         self.both(lambda side: side.kill())
         self.reached = {count: where for count, where in self.reached.items() if count >= self.told}
 
-    def join(self, table: str) -> list[Any]:
-        """Declare a table that is not followed yet, and take until it has joined. Return its rows."""
-        starts = dict(zip(self.sides, self.reached[max(self.reached)], strict=True))
-
-        def joined(side: Any) -> list[Any]:
-            side.let_go()
-            side.declare(*TABLES)
-            side.connect(starts[side])
-            rows, frontier = side.joined(table)
-            side.reached.append(frontier)
-            return by_their_keys(rows)
-
-        found = self.both(joined)
-        self.reached = {self.count: (self.real.reached[-1], self.simulated.reached[-1])}
-        return list(found)
-
     def add_column(self, table: str, name: str, *, valued: bool = False) -> None:
         self.both(lambda side: side.add_column(table, name, valued=valued))
         self.columns = {**self.columns, table: self.columns[table].append(pa.field(name, pa.int64()))}
@@ -265,10 +249,6 @@ class PostgresLife(Life):
         self.both(lambda side: side.let_go())
         self.both(lambda side: getattr(side, how)())
         self.follow()
-
-
-def by_their_keys(rows: list[Any]) -> list[Any]:
-    return sorted(rows, key=lambda row: str(row[0]))
 
 
 def single(rows: list[Any]) -> list[Any]:

@@ -46,10 +46,10 @@ from tidegauge.sources.mysql.sessions import ServerPlace, session
 from tidegauge.sources.mysql.subscription import BinlogSubscription
 from tidegauge.sources.protocol import OnBadRecord
 
-__all__ = ["MySqlSource"]
+__all__ = ["KIND_NOTE", "MySqlSource"]
 
 _LONGEST: Final = 64
-_SERVER: Final = "server.json"
+KIND_NOTE: Final = "server.json"
 """The kind of the server, as it was found first."""
 
 
@@ -182,12 +182,12 @@ class MySqlSource:
     def _kind(self) -> ServerKind:
         self._columns()
         try:
-            noted = self._folder.noted(_SERVER)
+            noted = self._folder.noted(KIND_NOTE)
             if noted is None:  # by a version before MySQL
                 return MARIADB_SERVER
             return kind_named(noted["clock"], noted.get("server"))
         except (ValueError, KeyError, TypeError) as error:
-            raise FolderDamaged(path=f"{self._folder.path}/{_SERVER}", detail=repr(error)) from None
+            raise FolderDamaged(path=f"{self._folder.path}/{KIND_NOTE}", detail=repr(error)) from None
 
     def _look(self) -> Mapping[str, pa.Schema]:
         known = self._folder.columns()
@@ -199,7 +199,7 @@ class MySqlSource:
         if known is not None and record is not None and (noted := began_with(record, known)) != record:
             self._folder.keep_stream(noted)
         if known is None:
-            self._folder.note(_SERVER, {"clock": found.kind.clock.kind, "server": found.kind.name}, durable=True)
+            self._folder.note(KIND_NOTE, {"clock": found.kind.clock.kind, "server": found.kind.name}, durable=True)
         return {str(table): columns_of(self._place.shown, table) for table in found.tables}
 
 

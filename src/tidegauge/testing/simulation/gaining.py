@@ -28,6 +28,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.job.plan import Engine
+from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.protocol import Evolvable
 from tidegauge.sources.push.source import PushedSource, streams_of
@@ -100,7 +101,7 @@ def can_join(flow: FlowSpec) -> dict[str, int]:
     """Return how many of its last tables a flow can begin without, of each of its databases that can do so."""
     found = dict[str, int]()
     for name, source in flow.sources.items():
-        if not (isinstance(source, PushedSource) and isinstance(source.source, PostgresSource)):
+        if not (isinstance(source, PushedSource) and isinstance(source.source, PostgresSource | MySqlSource)):
             continue
         channels = {plan.channel for plan in flow.outputs.values() if plan.source == name}
         streams = streams_of(source)

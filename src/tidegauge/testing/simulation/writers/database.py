@@ -51,11 +51,12 @@ _STAYS: Final = 0.7
 
 @dataclass(frozen=True, slots=True)
 class TableBeginning:
-    """Where a flow has a table from. since: the place of its first rows. place: where it joins the other tables: what
-    changed up to here comes with its first rows. at: when these were read, in microseconds."""
+    """Where a flow has a table from. since: the place of its first rows. upto: what changed up to here comes with
+    them. given: the partition and the position at which they come. at: when they were read, in microseconds."""
 
     since: int
-    place: int
+    upto: int
+    given: tuple[str, int]
     at: int
 
 
@@ -186,10 +187,12 @@ class DatabaseUpstream(LastingPlaces):
 
     def there(self) -> dict[str, int]:
         """Return how far the flow has to come: behind the last transaction, and to where all tables have begun."""
-        begun, place = [*map(self.server.begins, self.tables)], self.server.place
-        last = self.server.followed.log[-1:]
-        ends = [one.place + 1 for one in last] + [one.place if one else self.end(place) + 1 for one in begun]
-        return {place: max(ends)}
+        place, gone = self.server.place, self.log.database.gone
+        never = place, self.end(place)
+        begun = {table.stream: self.server.begins(table) for table in self.tables}
+        given = [(place, one.place) for one in self.server.followed.log[-1:]]
+        given += [one.given if one else never for stream, one in begun.items() if one or stream not in gone]
+        return {where: 1 + max(position for one, position in given if one == where) for where, _ in given}
 
     def end(self, place: str) -> int:
         """Return the end of the log."""
@@ -201,19 +204,19 @@ class DatabaseUpstream(LastingPlaces):
         return {self.server.place: told} if told else {}
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
-        """Return the rows of a range of the log, each in its stream's column; first rows are before their place."""
-        if place != self.server.place:
-            return []
+        """Return the rows of a range of a partition, each in its stream's column."""
         server, batches = self.server, list[pa.RecordBatch]()
         for table in self.tables:
             if (begun := server.begins(table)) is None:
                 continue
-            rows: list[dict[str, Any]] = []
-            changes = server.followed.between(max(lower, begun.place), upper)
-            if lower < begun.place <= upper:
+            rows, changes = list[dict[str, Any]](), list[LoggedTransaction]()
+            where, position = begun.given
+            if where == place and lower <= position < upper:
                 first = server.followed.rows_at(table.stream, begun.since)
                 rows += [server.first(row, begun.since - 1, begun.at, number) for number, row in enumerate(first)]
-                changes = server.followed.between(begun.since, upper)
+                changes += server.followed.between(begun.since, begun.upto)
+            if place == server.place:
+                changes += server.followed.between(max(lower, begun.upto), upper)
             for transaction in changes:
                 rows += server.changed(transaction, table)
             columns = pa.schema([*self.schema.field(table.stream).type])

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.later import LaterTables, joined_places
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.plan import Act
@@ -52,6 +53,7 @@ class FollowedBinlog:
         self._together: Final = random.randrange(1, 4)
         self.log: Final = BinlogLog(data_tables(source, lambda: True), clock, source.setup.kind)
         self.place: Final = self.log.domain
+        self._joins: Final = source.setup.kind.joins
         self._followed: DatabaseRows | None = None
         self._last: dict[str, int] = {}
 
@@ -62,13 +64,21 @@ class FollowedBinlog:
 
     def end(self, place: str) -> int:
         """Return the next number of a domain or a server, also of the log that the flow has begun with."""
+        if place == self._joins:
+            return max(joined_places(self._folder).values(), default=0)
         return max(self._last.get(place, 0), self.log.executed.get(place, 0)) + 1
 
     def source(self, meet: WorldMeeting) -> SimulatedMySql:
         """Return the source, as one driver has it."""
         log, together = self.log, self._together
         server = SimulatedBinlogServer(
-            log, cut=self._cut, together=together, meet=meet, wait=meet.wait, gone=meet.gone
+            log,
+            cut=self._cut,
+            together=together,
+            meet=meet,
+            wait=meet.wait,
+            gone=meet.gone,
+            spawn=meet.spawn,
         )
         return over_mysql(self._source, self._folder, server, self._spill)
 
@@ -76,10 +86,17 @@ class FollowedBinlog:
         """Return 0: such a server is told of nothing."""
         return 0
 
-    def begins(self, table: DatabaseTable) -> TableBeginning | None:  # noqa: ARG002 - all begin together
+    def begins(self, table: DatabaseTable) -> TableBeginning | None:
         """Return where a table began, None where it has not."""
-        found = self._folder.stream()
-        return None if found is None else TableBeginning(found.point, found.point, found.at)
+        name, record = ".".join(table.place), self._folder.stream()
+        if record is None or not record.point:
+            return None
+        if name in record.oids:
+            return TableBeginning(record.point, record.point, (self.place, record.point - 1), record.at)
+        joined = LaterTables(self._folder, record.identity, record.incarnation).joined.get(name)
+        if joined is None:
+            return None
+        return TableBeginning(joined.since, joined.upto, (self._joins, joined.place - 1), joined.at)
 
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
         """Return a row that was there at the beginning."""
@@ -136,8 +153,7 @@ class FollowedBinlog:
             case "change":
                 log.state("ALTER TABLE {} MODIFY nothing int FIRST", table)
             case "drop":
-                log.state("DROP TABLE {}", table)
-                log.gone.add(table.stream)
+                log.drop(table)
 
     def _keep(self, *, begun: bool) -> None:
         """Remember the log, which is about to become another one."""

@@ -95,9 +95,11 @@ class FollowedPostgres:
         if record is None or not record.point:
             return None
         if name in record.oids:
-            return TableBeginning(record.point, record.point, record.at)
+            return TableBeginning(record.point, record.point, (WAL, record.point - 1), record.at)
         joined = LaterTables(self._folder, record.identity, record.incarnation).joined.get(name)
-        return None if joined is None else TableBeginning(joined.since, joined.place, joined.at)
+        if joined is None:
+            return None
+        return TableBeginning(joined.since, joined.place, (WAL, joined.place - 1), joined.at)
 
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
         """Return a row that was there at the beginning."""

@@ -49,7 +49,6 @@ class BinlogLog:
     domain, the last number that was, and the last one that is not in the log any more.
 
     away: whether it answers nobody. cuts: how often all connections were cut. changes: how often there was news.
-    gone: the tables that were dropped, by their streams.
     """
 
     def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock, kind: ServerKind) -> None:
@@ -60,7 +59,6 @@ class BinlogLog:
         self.transactions: list[BinlogTransaction] = []
         self.executed: dict[str, int] = {}
         self.purged: dict[str, int] = {}
-        self.gone: set[str] = set()
         self.away = False
         self.cuts = self.changes = 0
         self.reader: object = None
@@ -116,6 +114,11 @@ class BinlogLog:
         database, name = table.place
         self._logged(self.domain, statement=(database, statement.format(f"`{name}`")))
 
+    def drop(self, table: DatabaseTable) -> None:
+        """Take a table away."""
+        self.state("DROP TABLE {}", table)
+        self.database.gone[table.stream] = self.executed[self.domain]
+
     def _logged(
         self, domain: str, *, changes: Sequence[RowChange] = (), statement: tuple[str, str] = ("", "")
     ) -> None:
@@ -158,7 +161,9 @@ class BinlogLog:
     def reset(self) -> None:
         """Empty the log, and count from 1 again. Tables stay, and so do sessions; but nobody is sent the log on."""
         self.reader = None
-        self.database = DatabaseRows([*self.database.tables.values()], self.database.rows)
+        before = self.database
+        self.database = DatabaseRows([*before.tables.values()], before.rows)
+        self.database.gone.update(dict.fromkeys(before.gone, 0))
         self.transactions, self.executed, self.purged = [], {}, {}
         self.changes += 1
 

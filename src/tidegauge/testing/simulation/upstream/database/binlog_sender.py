@@ -60,12 +60,17 @@ def _still_there() -> bool:
     return False
 
 
+def _now(work: Callable[[], object]) -> object:
+    return work()
+
+
 @dataclass(frozen=True)
 class SimulatedBinlogServer:
     """A server as one driver meets it.
 
     cut: how many of the events that are on their way come at once. together: rows that an event has at most. wait:
-    returns when something is so, or after a number of seconds. gone: whether the driver is dead.
+    returns when something is so, or after a number of seconds. gone: whether the driver is dead. spawn: begins work
+    beside the driver's.
     """
 
     binlog: BinlogLog
@@ -75,6 +80,7 @@ class SimulatedBinlogServer:
     meet: Callable[[str], None] = unmet
     wait: Callable[[Callable[[], bool], float], None] | None = None
     gone: Callable[[], bool] = _still_there
+    spawn: Callable[[Callable[[], object]], object] = _now
 
     @property
     def shown(self) -> str:
@@ -90,7 +96,7 @@ class SimulatedBinlogServer:
         return found
 
     def _followed(self, names: Sequence[tuple[str, str]]) -> list[FollowedTable]:
-        tables, gone = self.binlog.database.tables.values(), self.binlog.gone
+        tables, gone = self.binlog.database.tables.values(), self.binlog.database.gone
         there = {one.place: _followed(one) for one in tables if one.stream not in gone}
         return [there.get(one, FollowedTable(*one, "", "", (), (), (), ())) for one in names]
 
@@ -121,8 +127,8 @@ class SimulatedBinlogServer:
         yield found
 
     def beside(self, name: str, work: Callable[[], object]) -> None:  # noqa: ARG002
-        """Do it at once."""
-        work()
+        """Begin it beside the driver's worker; do it at once outside of a world."""
+        self.spawn(work)
 
     @cached_property
     def clock(self) -> PassingTime:

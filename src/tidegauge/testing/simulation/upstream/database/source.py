@@ -18,7 +18,7 @@ from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.gathering import FILED_FROM
-from tidegauge.sources.mysql.source import MySqlSource
+from tidegauge.sources.mysql.source import KIND_NOTE, MySqlSource
 from tidegauge.sources.mysql.subscription import BinlogSubscription
 from tidegauge.sources.postgres.source import PostgresSource
 from tidegauge.sources.postgres.subscription import Replication
@@ -108,12 +108,15 @@ class SimulatedPostgres:
 
 @dataclass(frozen=True)
 class SimulatedMySql:
-    """A source of a MariaDB or MySQL. user: what the flow has. server: what its subscriptions meet. follow: begins
-    one."""
+    """A source of a MariaDB or MySQL. user: what the flow has. here: the same, with its folder in this world.
+
+    spill: see `over_mysql`.
+    """
 
     user: MySqlSource
-    server: MetServer = field(compare=False, repr=False)
-    follow: Callable[[Frontier, Bound, Callable[[], None]], Subscription] = field(compare=False, repr=False)
+    here: MySqlSource = field(compare=False, repr=False)
+    server: SimulatedBinlogServer = field(compare=False, repr=False)
+    spill: int = field(compare=False, repr=False)
 
     @property
     def unit(self) -> str:
@@ -128,15 +131,23 @@ class SimulatedMySql:
     @property
     def streams(self) -> Mapping[str, pa.Schema]:
         """The columns of each table's stream."""
-        return self.user.streams
+        return self.here.streams
+
+    def having(self, tables: Sequence[str]) -> SimulatedMySql:
+        """Return the source of these tables."""
+        return replace(self, user=replace(self.user, tables=tables), here=replace(self.here, tables=tables))
 
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON."""
         return self.user.describe()
 
+    def later(self) -> Mapping[str, Frontier | None]:
+        """Return the tables that came after the first rows of the others, with the positions where they join."""
+        return self.here.later()
+
     def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of chunks."""
-        return self.user.decode(stream, batch, on_bad_record)
+        return self.here.decode(stream, batch, on_bad_record)
 
     def connect(self, start: Frontier, bound: Bound) -> MetSubscription:
         """Return a subscription from a place in the log on."""
@@ -144,7 +155,13 @@ class SimulatedMySql:
 
     def connect_alone(self, start: Frontier, bound: Bound, confirm: Callable[[], None]) -> MetSubscription:
         """Return a subscription whose driver alone writes to the folder from now on."""
-        return MetSubscription(self.server, lambda: self.follow(start, bound, confirm))
+        source = "" if self.user.owner is None else self.user.owner[1]
+        setup = replace(self.here.setup, server=self.server, source=source, filed=self.spill)
+
+        def begin() -> BinlogSubscription:
+            return BinlogSubscription(replace(setup, folder=setup.folder.taken_over(confirm)), start, bound)
+
+        return MetSubscription(self.server, begin)
 
 
 def over_postgres(
@@ -163,13 +180,12 @@ def over_mysql(
     user: MySqlSource, folder: SourceFolder, server: SimulatedBinlogServer, spill: int | None = None
 ) -> SimulatedMySql:
     """Return what stands in for a source, as `over_postgres` does. spill: of each table."""
-    filed = FILED_FROM if spill is None else spill
-    setup = replace(user.setup, server=server, filed=filed)
-
-    def follow(start: Frontier, bound: Bound, confirm: Callable[[], None]) -> BinlogSubscription:
-        return BinlogSubscription(replace(setup, folder=folder.taken_over(confirm)), start, bound)
-
-    return SimulatedMySql(user, server, follow)
+    setup = user.setup
+    if folder.columns() is None:
+        folder.keep_columns(setup.columns)
+        folder.note(KIND_NOTE, {"clock": setup.kind.clock.kind, "server": setup.kind.name}, durable=True)
+    here = replace(user, folder=folder.path, owner=("", ""))
+    return SimulatedMySql(user, here, server, FILED_FROM if spill is None else spill)
 
 
 class MetSubscription:

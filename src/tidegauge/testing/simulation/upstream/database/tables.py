@@ -77,7 +77,8 @@ class LoggedTransaction:
 
 class DatabaseRows:
     """Tables by their streams. first: the rows that they began with, by key; none. rows: those of each at present.
-    log: all transactions that changed some. added: the columns that came to tables."""
+    log: all transactions that changed some. added: the columns that came to tables. gone: the streams of tables that
+    were dropped, each with the place of it."""
 
     def __init__(self, tables: Sequence[DatabaseTable], first: Mapping[str, Mapping[Any, Row]] | None = None) -> None:
         self.tables: Final = {table.stream: table for table in tables}
@@ -85,6 +86,7 @@ class DatabaseRows:
         self.rows: Final[dict[str, dict[Any, Row]]] = {one: dict(rows) for one, rows in self.first.items()}
         self.log: Final[list[LoggedTransaction]] = []
         self.added: Final[list[AddedColumn]] = []
+        self.gone: Final[dict[str, int]] = {}
 
     def tables_at(self, place: int) -> dict[str, DatabaseTable]:
         """Return the tables as they were at a place, with the columns that had come by then."""
@@ -116,6 +118,7 @@ class DatabaseRows:
         for one in self.between(0, place):
             found.commit(one.place, at=one.at, number=one.number, changes=one.changes)
         found.added.extend(one for one in self.added if one.place < place)
+        found.gone.update({stream: at for stream, at in self.gone.items() if at < place})
         return found
 
     def between(self, lower: int, upper: int) -> list[LoggedTransaction]:
