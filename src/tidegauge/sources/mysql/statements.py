@@ -51,8 +51,12 @@ _KEEPS: Final = re.compile(r"\s*(REORGANIZE|REBUILD|OPTIMIZE|ANALYZE|CHECK|COALE
 """Works on partitions, and leaves all rows in the table. It stands for itself."""
 _ENGINE: Final = re.compile(r"(?<![`.(])(?<!ADD )(?<!COLUMN )\bENGINE\b(?!`|\s*=?\s*`?InnoDB\b)", re.IGNORECASE)
 """Options stand beside each other without commas."""
-_ALTER: Final = r"ALTER\s+(?:ONLINE\s+)?(?P<ignoring>IGNORE\s+)?TABLE\s+(?:IF\s+EXISTS\s+)?"
-_REPLACE: Final = r"CREATE\s+OR\s+REPLACE\s+TABLE\s+"
+_ALTER: Final = r"ALTER\s+(?:(?:ONLINE|OFFLINE|(?P<ignoring>IGNORE))\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?"
+_ALTERS: Final = re.compile(
+    r"ALTER(?:\s+(?!(?:VIEW|EVENT|PROCEDURE|FUNCTION|DATABASE|SCHEMA|USER)\b)\w+)*?\s+TABLE\b", re.IGNORECASE
+)
+"""However it is spelled: what is not understood is taken for a change."""
+_REPLACE: Final = r"CREATE\s+OR\s+REPLACE\s+(?:TABLE|SEQUENCE)\s+"
 _UNKEYED: Final = r"DROP\s+INDEX\s+(?:IF\s+EXISTS\s+)?`PRIMARY`\s+ON\s+"
 """The primary key is an index as well."""
 _ANALYZED: Final = re.compile(
@@ -111,8 +115,8 @@ def meaning(
         return None
     if re.match(r"(DROP|ALTER)\s+(DATABASE|SCHEMA)\b", text, re.IGNORECASE):
         return _changed(_of_database(text, followed) if word == "DROP" else ())
-    if unkeyed := _named(text, _UNKEYED, database, followed):
-        return _changed(unkeyed)
+    if gone := _named(text, _UNKEYED, database, followed) or _named(text, _REPLACE, database, followed):
+        return _changed(gone)
     if not touched or re.match(
         r"(CREATE|DROP)\s+(OR\s+REPLACE\s+)?(DEFINER\S*\s+)?(TEMPORARY|INDEX|UNIQUE|TRIGGER|VIEW|USER|ROLE|EVENT|"
         r"PROCEDURE|FUNCTION|SEQUENCE|FULLTEXT|SPATIAL|DATABASE|SCHEMA|SERVER)\b",
@@ -123,8 +127,10 @@ def meaning(
     if word == "TRUNCATE":
         return Meaning("emptied", touched)
     if word == "CREATE":
-        return _changed(_named(text, _REPLACE, database, followed))
+        return None
     if word == "ALTER":
+        if _ALTERS.match(text) and re.match(rf"{_ALTER}{_TARGET}", text, re.IGNORECASE) is None:
+            return _changed(touched)
         return _changed(touched if _SWAPS.search(text) else tuple(_altered(text, database, followed, named=named)))
     return _changed(touched)
 
@@ -154,12 +160,12 @@ def _altered(
 def _bare(found: re.Match[str]) -> str:
     """Return nothing for comments and texts; what may be a text or a name (ANSI_QUOTES) is taken as a name."""
     if found["either"]:
-        return "`" + found["either"][1:-1].replace("`", "") + "`"
-    return "''" if found["text"] else found["name"] or " "
+        return " `" + found["either"][1:-1].replace("`", "") + "` "
+    return "''" if found["text"] else f" {found['name'] or ''} "  # no space need stand beside a quoted name
 
 
 _NAME: Final = r"(?:`(?:[^`]|``)+`|[^\s`.,();]+)"
-_TARGET: Final = rf"(?P<first>{_NAME})(?:\s*\.\s*(?P<second>{_NAME}))?"
+_TARGET: Final = rf"(?:\.\s*)?(?P<first>{_NAME})(?:\s*\.\s*(?P<second>{_NAME}))?"
 
 
 def _named(
