@@ -262,6 +262,23 @@ def test_a_partition_that_somebody_has_locked_holds_up_nothing(shop: Shop, monke
         eventually(lambda: shop.held(flow, "orders") == shop.there("orders"))
 
 
+def test_a_partition_followed_by_itself_ends_if_it_was_out_of_the_table_that_is_published(shops: Shop) -> None:
+    partitioned(shops, "orders")
+    shops.do("CREATE PUBLICATION shop FOR TABLE orders, orders_2")
+    shops.tables = {"orders_1": "id", "orders_2": "id", "orders_3a": "id"}
+    same(shops)
+    shops.do("UPDATE orders SET day = day + 10 WHERE day < 10 AND id < 100")
+    same(shops)
+    for part, bounds in {"orders_1": "(0) TO (10)", "orders_2": "(10) TO (20)", "orders_3": "(20) TO (30)"}.items():
+        shops.do(f"ALTER TABLE orders DETACH PARTITION {part}")
+        shops.do(f"UPDATE {part} SET who = 'unseen' WHERE id % 7 = 0")
+        shops.do(f"ALTER TABLE orders ATTACH PARTITION {part} FOR VALUES FROM {bounds}")
+    for _ in range(2):
+        why = followed.ended(shops.flow(), "orders_1", "orders_3a")
+        assert all("was taken out of the publication, and put back" in str(error) for error in why.values())
+    assert shops.held(shops.flow(), "orders_2") == shops.there("orders_2")  # it is in the publication by itself
+
+
 def test_a_truncate_of_the_root_ends_the_table(shop: Shop) -> None:
     shop.catch_up()
     shop.do("TRUNCATE orders")

@@ -91,7 +91,8 @@ class PublishedTable:
     published: the columns that the publication has, None where it lacks the table. filtered: the condition on rows.
     partitions: those that have its rows. via: the table in whose name a partition's changes come, "" for its own.
     growth: what tells whether columns that come to it may be taken on. members: of the publication, the rows of
-    the catalog that name it, its schema, or all tables: the number of each, and its list of columns, "" for all.
+    the catalog that name it, its schema, or all tables: the number of each, and its list of columns, "" for all. If a
+    row names a table that it is a partition of, the number has the last transaction that attached it, too.
     """
 
     oid: int
@@ -183,17 +184,22 @@ _TABLES: Final = """
                      JOIN pg_class p ON p.oid = a.relid JOIN pg_namespace s ON s.oid = p.relnamespace
                      JOIN pg_publication_tables r ON (r.schemaname, r.tablename) = (s.nspname, p.relname)
                      WHERE r.pubname = t_pub.pubname AND c.relispartition AND a.relid <> c.oid), ''),
-           (WITH whole AS (
-                SELECT k.oid, k.relnamespace FROM pg_class k
-                WHERE k.oid = c.oid OR k.oid IN (SELECT a.relid FROM pg_partition_ancestors(c.oid) a)
+           (WITH RECURSIVE whole AS (
+                SELECT c.oid, c.relnamespace, NULL::xid AS attached
+                UNION ALL
+                SELECT k.oid, k.relnamespace,
+                       CASE WHEN age(i.xmin) <= age(w.attached) OR w.attached IS NULL THEN i.xmin ELSE w.attached END
+                FROM whole w JOIN pg_inherits i ON i.inhrelid = w.oid
+                JOIN pg_class k ON k.oid = i.inhparent AND k.relkind = 'p'
             )
-            SELECT json_agg(json_build_array(f.oid, f.listed) ORDER BY f.oid)
+            SELECT json_agg(json_build_array(f.oid + (coalesce(f.attached::text::int8, 0) << 32), f.listed)
+                            ORDER BY f.oid)
             FROM pg_publication p CROSS JOIN LATERAL (
-                SELECT m.oid::int8, coalesce(m.prattrs::text, '') AS listed FROM pg_publication_rel m
-                WHERE m.prpubid = p.oid AND m.prrelid IN (SELECT oid FROM whole)
-                UNION ALL SELECT y.oid::int8, '' FROM pg_publication_namespace y
-                WHERE y.pnpubid = p.oid AND y.pnnspid IN (SELECT relnamespace FROM whole)
-                UNION ALL SELECT p.oid::int8, '' WHERE p.puballtables) f
+                SELECT m.oid::int8, w.attached, coalesce(m.prattrs::text, '') AS listed
+                FROM pg_publication_rel m JOIN whole w ON w.oid = m.prrelid WHERE m.prpubid = p.oid
+                UNION ALL SELECT y.oid::int8, w.attached, ''
+                FROM pg_publication_namespace y JOIN whole w ON w.relnamespace = y.pnnspid WHERE y.pnpubid = p.oid
+                UNION ALL SELECT p.oid::int8, NULL, '' WHERE p.puballtables) f
             WHERE p.pubname = t_pub.pubname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     CROSS JOIN (SELECT %s::name AS pubname) t_pub
