@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.postgres import Server
+from tests.sources.database.followed import ended
 from tests.sources.postgres.shop import Shop
 
 import tidegauge as tg
@@ -147,6 +148,33 @@ def test_a_killed_server_that_forgot_what_it_was_told_is_the_same_one(shop: Shop
     assert shop.held(flow, "orders") == shop.there("orders")
     changes = shop.log(flow, "orders")
     assert len({row["_sequence"] for row in changes}) == len(changes) == 3 + 30 + 3 + 10
+
+
+def test_what_an_output_that_failed_holds_back_is_compared_though_the_server_was_not_told_of_it(shop: Shop) -> None:
+    shop.table("users", "id int PRIMARY KEY")
+    shop.do("ALTER PUBLICATION shop ADD TABLE users")
+    shop.catch_up()
+    shop.do("TRUNCATE users")
+    written(shop, "before", 11)
+    ended(shop.flow(), "users")  # from now on the server is told nothing more
+    told, reached = shop.confirmed(), 0
+
+    def meanwhile() -> None:
+        nonlocal reached
+        for first in (31, 51):
+            written(shop, "gone", first)
+            ended(shop.flow(), "users")
+        assert shop.confirmed() == told
+        reached = end(shop)
+
+    put_back(shop, meanwhile)
+    written(shop, "instead", 31)
+    grown(shop, reached)
+    shop.do("INSERT INTO orders VALUES (80, 'later')")
+    for _ in range(2):
+        with pytest.raises(LogRewritten, match="is another one before"):
+            shop.catch_up()
+    assert {one.name: one.rows for one in tg.status(shop.flow()).outputs}["orders"] == 3 + 10 + 20
 
 
 def test_the_end_of_a_table_that_lies_before_the_place_is_said_again(shop: Shop, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
     columns.json   the columns of each table when it was declared first
     stream.json    where the stream of changes begins, with the server's numbers of the tables, and the snapshot
     told.json      how far the server was told that everything is durable
-    witness.json   of PostgreSQL: the last transaction before that
-    marks.json     of MariaDB: the same
+    witness.json   of PostgreSQL: the last transaction before the place up to which it is bound
+    marks.json     of MariaDB: the last transaction that all outputs have
     later.json     the tables that came later, whose rows are in later/, and those that were taken out
     writer.json    which connection may write: see `writing`
     snapshot/      the rows as they were at that place, as text

@@ -27,14 +27,13 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.thinning import thinned
 from tidegauge.sources.mysql.events import Gtid
 
-__all__ = ["ENOUGH", "LogMark", "LogMarks", "ReadTransaction", "thinned"]
+__all__ = ["ENOUGH", "LogMark", "LogMarks", "ReadTransaction"]
 
 ENOUGH: Final = 1 << 16
 """Bytes of a transaction that tell it from all others."""
-_MOST: Final = 64
-"""Marks that are kept of what not all outputs have."""
 _HELD, _GIVEN = "marks.json", "marks-new.json"
 
 
@@ -73,18 +72,6 @@ class LogMark:
     gtid: str
     sequence: int
     digest: str
-
-
-def thinned(marks: Sequence[LogMark]) -> list[LogMark]:
-    """Return marks, at most `_MOST`: the first and the last ones stay, of the others every second one.
-
-    >>> [one.sequence for one in thinned([LogMark("", n, "") for n in range(65)])][-35:-30]
-    [28, 30, 32, 33, 34]
-    """
-    if len(marks) <= _MOST:
-        return list(marks)
-    half = _MOST // 2
-    return [*marks[:half:2], *marks[half:]]
 
 
 class LogMarks:

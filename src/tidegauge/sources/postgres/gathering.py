@@ -81,8 +81,8 @@ class Gathering:
 
     streams: the names of streams by schema and table. oids: the server's numbers of these tables, where known. write:
     writes the bytes of a transaction to a file, and returns its path and where they begin there. comparing: for the
-    transactions before `reached`, which are not given. later: the places of the streams that came later. spill: in
-    place of `SPILL`.
+    transactions before a place, given or, before `reached`, not. later: the places of the streams that came later.
+    spill: in place of `SPILL`.
     """
 
     def __init__(
@@ -185,7 +185,9 @@ class Gathering:
 
     def take_at_once(self, found: WholeTransactions) -> bool:
         """Take in transactions, and return True, if there is nothing about them to decide one by one."""
-        if self._begun is not None or self._comparing is not None or found.largest > self._most:
+        if self._begun is not None or found.largest > self._most:
+            return False
+        if self._comparing is not None and found.lsns.max() >= self._comparing.witness.before:
             return False
         oids, codes = np.unique(found.oids, return_inverse=True)
         numbers = oids.tolist()
@@ -202,6 +204,8 @@ class Gathering:
         if len(touched):
             at = found.of[touched[-1]]
             self.last = LastTransaction(int(found.lsns[at]), int(found.ats[at]), int(found.xids[at]))
+            if self._comparing is not None:
+                self._comparing.committed(self.last)
         for code, (stream, shape) in enumerate(tables):
             if stream:
                 many = found.chunks(shape, slice(None) if len(tables) == 1 else np.flatnonzero(codes == code))

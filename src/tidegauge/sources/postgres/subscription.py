@@ -42,7 +42,7 @@ from tidegauge.sources.postgres.server import SendingLog, SnapshotRows
 from tidegauge.sources.postgres.snapshot import SnapshotTask
 from tidegauge.sources.postgres.taking import ComingFrames
 from tidegauge.sources.postgres.timelines import followed_identity
-from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remember, remembered
+from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remembered
 from tidegauge.sources.push.protocol import Received
 
 __all__ = ["Replication"]
@@ -67,6 +67,7 @@ class Replication:
         self._server: Final = reader.server
         self._start: Final = start[WAL]
         self._incarnation: Final = bound.incarnation
+        self._bound: Final = bound.frontier[WAL]
         self._flushed = self._given_to = 0
         self._gathering: Gathering | None = None
         self._remembering: GivenTransactions | None = None
@@ -94,22 +95,22 @@ class Replication:
             self._oids: Mapping[str, int] = record.oids if record is not None and same else {}
             self._joining = JoiningTables(reader, self.identity, bound.incarnation)
             self._notes = self._joining.notes
-            self._further = FurtherColumns(reader, self.identity, bound.incarnation, bound.frontier[WAL])
+            self._further = FurtherColumns(reader, self.identity, bound.incarnation, self._bound)
             self._further.seen(found.tables)
             self._late = self._joining.later(record if same else None)
             if record is not None and same and record.point:
-                self._joining.take_out(record, bound.frontier[WAL])
+                self._joining.take_out(record, self._bound)
                 self._oids = {**self._oids, **self._joining.oids}
                 self._notes.only(self._oids)
             else:
                 self._notes.only(())
             awaited = self._joining.awaited(self._late)
-            if bound.frontier[WAL]:
+            if self._bound:
                 self._notes.adopt([one for one in found.tables if str(one) not in awaited], found.horizon)
             self._changed, self._changed_by = reader.check(found, self._oids, self._notes, awaited), found.end
             self._joining.see(found, self._late)
-            if max(self._end, 0) >= max(self._start, bound.frontier[WAL]):  # else `end` tells of the loss
-                self._open(found, bound)
+            if max(self._end, 0) >= max(self._start, self._bound):  # else `end` tells of the loss
+                self._open(found)
         except BaseException:
             self._sender.close()
             raise
@@ -137,8 +138,7 @@ class Replication:
             record = None
         if self._gathering is None or self._remembering is None or (record is not None and lsn < record.point):
             return
-        if (witness := self._remembering.before(lsn)) is not None:
-            remember(self._reader.folder, witness)
+        self._remembering.told(lsn)
         self._reader.folder.keep_told(lsn)
         self._flushed = max(self._flushed, lsn)
         self._sender.tell(self._flushed, self._flushed, now=True)
@@ -159,14 +159,14 @@ class Replication:
 
     # Where the stream begins.
 
-    def _open(self, found: CatalogLook, bound: Bound) -> None:
+    def _open(self, found: CatalogLook) -> None:
         """Begin as far as that is known at once: see `beginning`."""
         reader, record = self._reader, self._reader.folder.stream()
         facts = ConnectionFacts(
             start=self._start,
-            bound=bound.frontier[WAL],
+            bound=self._bound,
             identity=self.identity,
-            incarnation=bound.incarnation,
+            incarnation=self._incarnation,
             slot=reader.slot,
             whole=record is not None
             and set(reader.tables) - self._late <= set(record.pieces)
@@ -206,7 +206,7 @@ class Replication:
         check_slot(reader.place.shown, reader.slot, slot, found.database, needed=needed, told=reader.folder.told())
         begins = min(lsn, lsn if found.slot is None else found.slot.confirmed)
         known = LogWitness(self.identity, self._incarnation, begins, begins, None, frozenset(self._oids.values()))
-        witness = remembered(reader.folder, known)
+        witness = remembered(reader.folder, known, self._bound)
         comparing = Comparison(witness, begins) if begins < witness.before else None
         streams = {place: stream for stream, place in reader.tables.items()}
         places = self._joining.places()
@@ -217,7 +217,7 @@ class Replication:
         record = reader.folder.stream()
         outdated = max(reader.folder.told(), 0 if record is None else record.point) < self._confirmed
         self._further.begin((one for one in found.tables if str(one) not in coming), outdated=outdated)
-        self._given_to, self._remembering = lsn, GivenTransactions(witness)
+        self._given_to, self._remembering = lsn, GivenTransactions(reader.folder, witness)
         self._sender.tell(self._flushed, self._flushed, now=True)
 
     # The first rows.

@@ -2,11 +2,15 @@
 
 A server whose files were put back from a copy without recovery has the identity, the timeline and the slot of before.
 It writes other transactions at places of the log that the flow has had, and these would be passed over. But its slot
-is the one of the copy, too, and has not moved as far as it was told. So a slot that is behind says that the log may
-be another one, and can still give everything since: the last transaction before the place must be the same one.
+is the one of the copy, too, and is not further than the copy was. So the log is read from the slot on, and the last
+transaction before the place up to which the flow is bound must be the same one.
 
-    slot behind what it was told    its log is read from there; what the flow has had is compared, and not given
-    slot where it was told          it has the log with which it was told
+    slot before that place    its log is read from there and compared, whether outputs lack it or have it all
+    slot at that place        it has the log with which it was told
+
+The slot waits for every output, for days where one has failed; bindings do not. So a note is made of each place
+before what precedes it is given. Of many places some are forgotten, never the last ones; the log is compared up to
+one a little before that of the binding then.
 
 A server that was killed forgets a little of what it was told. Then the same transactions are read, and all is well.
 
@@ -25,7 +29,6 @@ tidegauge.errors.postgressource.LogRewritten: TG-0960: the log of server 1 is an
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -33,12 +36,11 @@ from typing import Final
 from tidegauge.errors.postgressource import LogRewritten
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.sources.database.thinning import thinned
 
-__all__ = ["Comparison", "GivenTransactions", "LastTransaction", "LogWitness", "remember", "remembered"]
+__all__ = ["Comparison", "GivenTransactions", "LastTransaction", "LogWitness", "remembered"]
 
 _FILE: Final = "witness.json"
-_MOST: Final = 16_384
-"""Places that wait for the server to be told of them: it may not be for days, while an output has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,57 +97,63 @@ class Comparison:
 
 
 class GivenTransactions:
-    """The last transactions before the places that were given, until the server is told of them.
+    """The last transactions before the places that were given: one of them is where the flow is bound.
 
-    >>> given = GivenTransactions(LogWitness("server 1", 0, 16, 16, None, frozenset()))
-    >>> given.add(48, None)
-    >>> given.add(80, LastTransaction(lsn=64, at=9, xid=7))
-    >>> given.before(70), given.before(80).last.lsn
-    (None, 64)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     start = LogWitness("server 1", 0, 16, 16, None, frozenset())
+    ...     given = GivenTransactions(SourceFolder(path), start)
+    ...     given.add(48, None)
+    ...     given.add(80, LastTransaction(lsn=64, at=9, xid=7))
+    ...     [remembered(SourceFolder(path), start, bound).before for bound in (47, 48, 79, 80)]
+    [16, 48, 48, 80]
     """
 
-    def __init__(self, witness: LogWitness) -> None:
+    def __init__(self, folder: SourceFolder, witness: LogWitness) -> None:
+        self._folder: Final = folder
         self._witness = witness
-        self._given: Final[deque[tuple[int, LastTransaction | None]]] = deque(maxlen=_MOST)
+        self._given: list[tuple[int, LastTransaction | None]] = []
 
     def add(self, place: int, last: LastTransaction | None) -> None:
-        """Take in that everything before a place was given, and the last transaction of it that was read here."""
-        self._given.append((place, last))
+        """Note that all before a place is about to be given, and the last transaction of it that was read here.
+
+        Up to the place of the witness nothing is noted: the log may yet turn out to be another one.
+        """
+        if place > self._witness.before:
+            self._given = thinned([*self._given, (place, last or self._witness.last)])
+            given = [(place, None if one is None else asdict(one)) for place, one in self._given]
+            said = {**asdict(self._witness), "oids": sorted(self._witness.oids), "given": given}
+            self._folder.note(_FILE, said, durable=False)
 
     def join(self, oids: Iterable[int]) -> None:
         """Take in tables whose transactions count from the place reached on."""
         self._witness = replace(self._witness, oids=self._witness.oids | set(oids))
 
-    def before(self, place: int) -> LogWitness | None:
-        """Return the witness for a place, None where none was given there; nobody asks for less any more.
-
-        An epoch of an earlier connection may end where this one gave nothing, and of many places the oldest are
-        forgotten. Then the server is told without a witness, and the last one stays.
-        """
-        found: LogWitness | None = None
+    def told(self, place: int) -> None:
+        """Take in that the server is about to be told of a place: nobody asks for less any more."""
         while self._given and self._given[0][0] <= place:
-            given, last = self._given.popleft()
-            if given == place:
-                found = replace(self._witness, before=place, last=last or self._witness.last)
-        return found
+            before, last = self._given.pop(0)
+            self._witness = replace(self._witness, before=before, last=last)
 
 
-def remembered(folder: SourceFolder, known: LogWitness) -> LogWitness:
-    """Return the witness of a source's folder; or the known one, where it is of another log, or not as far."""
+def remembered(folder: SourceFolder, known: LogWitness, bound: int) -> LogWitness:
+    """Return the witness of a source's folder for the place up to which it is bound, or the last one before that.
+
+    It is the known one, where nothing is bound, or that of the folder is of another log, or not as far.
+    """
+    if not bound:
+        return known
     try:
         said = folder.noted(_FILE)
-        last = None if said["last"] is None else LastTransaction(**said["last"])
-        found = LogWitness(**{**said, "last": last, "oids": frozenset(said["oids"])})
+        given = [(said["before"], said["last"]), *said.pop("given", ())]
+        before, last = ([one for one in given if one[0] <= bound] or given[:1])[-1]
+        transaction = None if last is None else LastTransaction(**last)
+        found = LogWitness(**{**said, "before": before, "last": transaction, "oids": frozenset(said["oids"])})
         further = found.before >= known.before
-    except (OSError, ValueError, KeyError, TypeError):  # a power cut may have emptied it: then nothing is compared
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a power cut may have emptied it
         return known
     same = (found.identity, found.incarnation) == (known.identity, known.incarnation) and found.oids <= known.oids
     return replace(found, oids=known.oids) if same and further else known  # others count from later places on
-
-
-def remember(folder: SourceFolder, witness: LogWitness) -> None:
-    """Keep a witness, before the server is told of its place."""
-    folder.note(_FILE, {**asdict(witness), "oids": sorted(witness.oids)}, durable=False)
 
 
 def _shown(transaction: LastTransaction | None) -> str:
