@@ -6,15 +6,18 @@ import threading
 from collections.abc import Iterator, Mapping
 
 import pytest
+from tests.simulation import unseen
 from tests.simulation.test_faults import lived
 
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.flow import runner
 from tidegauge.flow.runner import Runner
 from tidegauge.sinks.protocol import Table
-from tidegauge.testing.simulation.plan import Act, Fault
+from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.plan import Act, Fault, Plan
 from tidegauge.testing.simulation.tables.sink import SimulatedTable
 from tidegauge.testing.simulation.tables.stager import SimulatedStager
+from tidegauge.testing.simulation.world import World
 
 Patch = pytest.MonkeyPatch
 
@@ -85,3 +88,15 @@ def test_staged_files_that_nobody_removes(
     monkeypatch.setattr(of, name, nothing)
     with pytest.raises(SimulationFailed, match=r"no staged file is left over\n.* of orders"):
         lived(fault, acts=acts)
+
+
+def test_files_that_the_plan_of_a_failed_output_has_are_kept_for_its_next_run() -> None:
+    acts = [*(Act(0.3 + n / 2, "append", "lines", 5) for n in range(8)), Act(6.0, "remake", "lines", 5)]
+    acts += [Act(6.3, "truncate", "lines", 10), Act(8.5, "stop", "", 5)]
+    world = World(Ground.of(unseen.make_flow), Plan(2, 9.0, tuple(acts), (), unit=1))
+    world.run()
+    assert world.ledger.failed_outputs() == {"lines"}
+    assert world.lives[-1].error is None
+    [staged] = world.ledger.ask("SELECT count(*) FROM units WHERE output = 'lines' AND rows > 0")
+    assert staged > (0,)
+    assert world.lake.tables["lines"].staged

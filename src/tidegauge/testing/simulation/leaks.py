@@ -2,7 +2,8 @@
 
     holds                  nobody holds epochs back: the readers of a simulated world are done. Only the plan of an
                            output that has failed stands, with its hold
-    staged files           neither its own, nor those of drivers that were gone before it began
+    staged files           neither its own, nor those of drivers that were gone before it began. Only the plan of
+                           an output that has failed keeps the files that it has
     capabilities           each operator holds the next epoch, and none holds one that is over
     threads                as many as before the world
 
@@ -30,6 +31,7 @@ __all__ = ["nothing_leaked", "threads"]
 
 _OURS: Final = "tidegauge"
 _PLANS: Final = "SELECT output FROM backfills"
+_UNITS: Final = "SELECT output, job FROM units"
 _SHOWN: Final = 3
 
 
@@ -53,9 +55,13 @@ def nothing_leaked(world: World, last: Life) -> None:
 
 def _holds(world: World) -> Iterator[tuple[object, ...]]:
     """Yield the holds, but for those of plans that stand: their outputs have failed, and the next run tries again."""
-    failed = world.ledger.failed_outputs()
-    planned = {f"backfill of {name}" for (name,) in world.ledger.ask(_PLANS) if name in failed}
+    planned = {f"backfill of {name}" for name in _planned(world)}
     yield from (hold for hold in world.ledger.ask("SELECT owner, epoch FROM holds") if hold[0] not in planned)
+
+
+def _planned(world: World) -> set[str]:
+    """Return the outputs that have failed, and whose plan stands."""
+    return {name for (name,) in world.ledger.ask(_PLANS)} & world.ledger.failed_outputs()
 
 
 def _held(world: World, last: Life) -> Iterator[Holder]:
@@ -74,9 +80,12 @@ def _held(world: World, last: Life) -> Iterator[Holder]:
 
 def _staged(tables: Mapping[str, LakeTable], last: Life, world: World) -> Iterator[str]:
     """Yield the files that the last driver staged since it swept, and those that it should have swept."""
-    drawn = list(world.drew)
+    drawn, planned = list(world.drew), _planned(world)
+    recorded = {(name, job) for name, job in world.ledger.ask(_UNITS) if name in planned}
     for name, table in tables.items():
         for path in table.staged:
+            if (name, path.partition("/")[0]) in recorded:
+                continue
             job = path[16:32]
             life = world.drew[job]
             if life is last:
