@@ -85,7 +85,7 @@ def _run(source: TestingSource[Any], root: Path) -> int:
     rows = flow.source("rows", tg.BytewaxSource(source, columns=_COLUMNS, staging=root / "staged"))
     flow.sink("rows", rows, tg.ParquetSink(str(root / "rows")))
     flow.run("caught-up", engine="local")
-    return int(tg.read_arrow(flow, "rows").num_rows)
+    return sum(pq.read_metadata(path).num_rows for path in (root / "rows").rglob("*.parquet"))
 
 
 def _rate(count: int, job: Callable[[], int]) -> float:

@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 import pyarrow as pa
-import pyarrow.types as pt
 
+from tidegauge.dictionaries import worth_a_dictionary
 from tidegauge.lazy import library
 from tidegauge.sinks.attempt import AttemptFiles, FileContent, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
@@ -44,8 +44,6 @@ FILE_BYTES: Final = 256 << 20
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
-
-_SAMPLE: Final = 4096
 
 
 class ParquetStager:
@@ -126,7 +124,7 @@ class OpenParquet:
             first.schema if declared is None else declared,
             compression="zstd",
             compression_level=1,
-            use_dictionary=_repetitive(first),
+            use_dictionary=worth_a_dictionary(first),
             write_statistics=cast("Any", footed(first.schema)),
         )
         self._statistics = FileStatistics(first.schema) if statistics else None
@@ -161,17 +159,3 @@ class OpenParquet:
             self._writer.close()
         with suppress(OSError):
             self._out.close()
-
-
-def _repetitive(group: pa.Table) -> Any:
-    """Return the columns worth a dictionary (or True for all), judged by a sample of the file's first row group.
-
-    Building a dictionary of values that hardly repeat, only to abandon it, takes half of the writing time.
-    """
-    if any(pt.is_nested(field.type) for field in group.schema):
-        return True  # the writer takes a list of leaves only, and says nothing when it misses one
-    step = max(1, group.num_rows // _SAMPLE)
-    # By batches: to take from all of a table at once, Arrow copies its texts into one array first.
-    some = [rows.take(pa.array(range(0, rows.num_rows, step))) for rows in group.to_batches()]
-    sample = pa.Table.from_batches(some)
-    return [name for name in group.schema.names if 2 * pc.count_distinct(sample.column(name)).as_py() <= len(sample)]

@@ -24,6 +24,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, TypeAlias, TypeVar
 
@@ -31,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegauge import disk
+from tidegauge.dictionaries import worth_a_dictionary
 from tidegauge.objects.address import address, is_address
 from tidegauge.objects.client import asking, at_once, client, obstore
 from tidegauge.objects.path import ObjectPath
@@ -142,8 +144,10 @@ def _put(path: ObjectPath, file: IO[bytes]) -> int:
 
 
 def _write(where: Any, schema: pa.Schema, groups: Iterable[pa.Table]) -> None:
-    with pq.ParquetWriter(where, schema, store_schema=False) as out:
-        for group in groups:
+    coming = iter(groups)
+    first = next(coming, schema.empty_table())
+    with pq.ParquetWriter(where, schema, store_schema=False, use_dictionary=worth_a_dictionary(first)) as out:
+        for group in chain([first], coming):
             out.write_table(group, row_group_size=max(1, group.num_rows))
 
 
