@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,6 +106,24 @@ def test_last_modified_is_sent_back(server: Served, tmp_path: Path) -> None:
     server.says(status=304)
     assert not one.poll()
     assert server.last.headers["if-modified-since"] == "Fri, 20 Nov 2026 17:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("etag", "kind"), [("{:x}-8", "tidegauge/body"), ("{:x}7-8", "odf/etag"), ("a1b2", "odf/etag")]
+)
+def test_an_etag_made_of_a_time_is_not_believed_in_the_second_of_that_time(
+    server: Served, tmp_path: Path, etag: str, kind: str
+) -> None:
+    """As nginx makes it: two bodies of one second and one size have the same."""
+    one, soon = driver(server, tmp_path), int(time.time()) + 3600
+    headers: dict[str, Any] = {"ETag": f'"{etag.format(soon)}"', "Last_Modified": formatdate(soon, usegmt=True)}
+    server.says(lines(1), **headers)
+    one.poll()
+    assert state(one).kind == kind
+    if kind == "tidegauge/body":
+        server.says(lines(2), **headers)
+        one.poll()
+        assert numbers(one) == [1, 2]
 
 
 def test_o16_of_two_validators_the_etag_counts(server: Served, tmp_path: Path) -> None:

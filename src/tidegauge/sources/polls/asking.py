@@ -52,6 +52,8 @@ SOURCE: Final = "odf/polling"
 _LINK: Final = re.compile(r"<([^>]*)>((?:\s*;\s*[^,;<]+(?:=\"[^\"]*\")?)*)")
 _NEXT: Final = re.compile(r";\s*rel\s*=\s*(\"[^\"]*\bnext\b[^\"]*\"|next\b)", re.IGNORECASE)
 _LONGEST_WAIT: Final = 86_400.0
+_SETTLED: Final = 2
+"""Seconds after which no other body has this time of its last change."""
 _ETAG: Final = re.compile(r'(?:W/)?"[!#-~]*"|[!#-)+\-.0-~]+')
 _LONGEST_ETAG: Final = 4096
 
@@ -102,17 +104,31 @@ def state_of(bound: SourceState | None, of: str) -> HttpState | None:
 
 
 def told(headers: Mapping[str, str], body: str) -> HttpState:
-    """Return the state that an answer leads to. An ETag is better than a time."""
-    if is_one_etag(etag := headers.get("etag", "").strip()):
+    """Return the state that an answer leads to. An ETag is better than a time.
+
+    What changes twice in one second has one time for both. So a time of just now is not believed, by the server's
+    own clock, nor an ETag that is made of it: the body alone tells then, until the time is past.
+    """
+    at, now = _instant(headers.get("last-modified", "")), _instant(headers.get("date", ""))
+    recent = at is not None and now is not None and (now - at).total_seconds() < _SETTLED
+    etag = headers.get("etag", "").strip()
+    if is_one_etag(etag) and not (recent and at is not None and _is_of(etag, at)):
         return HttpState(ETAG, etag, body)
-    if modified := headers.get("last-modified", "").strip():
-        try:
-            at = parsedate_to_datetime(modified)
-            at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)  # not the zone of this machine
-            return HttpState(MODIFIED, at.isoformat(), body)
-        except (ValueError, TypeError, OverflowError):
-            pass
-    return HttpState(BODY, "", body)
+    return HttpState(BODY, "", body) if at is None or recent else HttpState(MODIFIED, at.isoformat(), body)
+
+
+def _instant(said: str) -> datetime | None:
+    """Return the time of a header, None for none, or one that is no such thing."""
+    try:
+        at = parsedate_to_datetime(said.strip())
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)  # not the zone of this machine
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _is_of(etag: str, at: datetime) -> bool:
+    """Whether an ETag has a time in it, as nginx makes it: `"<seconds>-<size>"`, in hexadecimal digits."""
+    return f"{int(at.timestamp()):x}" in re.findall(r"[0-9a-z]+", etag.lower())
 
 
 def is_one_etag(text: str) -> bool:
@@ -142,12 +158,9 @@ def after_seconds(said: str, *, now: datetime) -> float:
     said = said.strip()
     if said.isascii() and said.isdigit():
         return min(float(said[:12]), _LONGEST_WAIT)
-    try:
-        at = parsedate_to_datetime(said)
-        seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
-    except (ValueError, TypeError, OverflowError):
+    if (at := _instant(said)) is None:
         return 0.0
-    return min(max(seconds, 0.0), _LONGEST_WAIT)
+    return min(max((at - now).total_seconds(), 0.0), _LONGEST_WAIT)
 
 
 def next_link(header: str, base: str) -> str:
