@@ -1,4 +1,4 @@
-"""TG-0332 to TG-0348, TG-0961, TG-0963: MariaDB and MySQL as sources: servers, logs, tables, and their changes.
+"""TG-0332 to TG-0348, TG-0961, TG-0963, TG-0996: MariaDB and MySQL as sources: servers, logs, tables, changes.
 
 >>> print(BinlogPurged(source="the database db", needed="3-20", found="it begins after 3-30", said="purged"))
 TG-0338: the log of the database db no longer has what the flow needs, from 3-20 on: it begins after 3-30 (purged)
@@ -12,6 +12,7 @@ from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
     "BinlogBroken",
+    "BinlogClosed",
     "BinlogKeyMissing",
     "BinlogLoginRefused",
     "BinlogPastFirstRows",
@@ -103,6 +104,21 @@ class BinlogPurged(Definite):
         "stopped, or another server answers, which never had these transactions"
     )
     remedy = "the changes in between are lost for good. Fill new tables: " + _ANEW.partition(": ")[2]
+
+
+class BinlogClosed(Definite):
+    """A server that goes on without its log."""
+
+    code = "TG-0996"
+    what = "{source} goes on without its log: changes since then are in no log"
+    cause = (
+        "the server could not write to its log or begin a new file (a full disk, a folder that is gone), and turned "
+        "it off: MariaDB always does so, MySQL with binlog_error_action = IGNORE_ERROR"
+    )
+    remedy = (
+        "put right what the server's own log of errors names, and restart it. These changes are lost for good, also "
+        "if you resume the source. Fill new tables: " + _ANEW.partition(": ")[2]
+    )
 
 
 class BinlogBroken(Definite):

@@ -82,6 +82,11 @@ class ServerLook:
         """The kind of the server."""
         return kind_of(self.settings["version"])
 
+    @property
+    def closed(self) -> bool:
+        """Whether the server has closed its log, since it could not write it, and goes on without one."""
+        return self.settings.get("log_bin") == "1" and not self.settings.get("log_open", "1")
+
 
 def look(connection: Any, names: Sequence[tuple[str, str]]) -> ServerLook:
     """Look at the server and at tables, each a database and a name."""
@@ -97,6 +102,7 @@ def look(connection: Any, names: Sequence[tuple[str, str]]) -> ServerLook:
         if _supported(settings["version"]):  # others are refused, and may not know this
             cursor.execute("SHOW MASTER STATUS")
             status = cursor.fetchone()
+            settings["log_open"] = "" if status is None else "1"
         status = status or (b"", b"", b"", b"")
         settings["filters"] = ", ".join(
             f"{name} = {_text(value)}"
@@ -197,6 +203,10 @@ def check_server(source: str, found: ServerLook) -> None:
         is_ = found.settings[name]
         if is_ != wanted:
             raise BinlogServerUnfit(source=source, detail=f"its {name} is {is_ or 'not there'!r}", remedy=remedy)
+    if found.closed:
+        remedy = "put right what its log of errors names, and restart it"
+        detail = "it could not write its log, and goes on without"
+        raise BinlogServerUnfit(source=source, detail=detail, remedy=remedy)
 
 
 def _supported(shown: str) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegauge.errors.base import Transient
-from tidegauge.errors.mysqlsource import BinlogTableUnfit
+from tidegauge.errors.mysqlsource import BinlogClosed, BinlogTableUnfit
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.catalog import FollowedTable, ServerLook, changed, check_server
 from tidegauge.sources.mysql.gathering import FILED_FROM
@@ -49,11 +49,24 @@ class BinlogSetup:
         """The streams, by the whole names of their tables."""
         return {".".join(table): stream for stream, table in self.tables.items()}
 
-    def look(self) -> ServerLook:
-        """Look at the server and the tables, and raise what keeps the server from being followed."""
+    def look(self, *, begun: bool) -> ServerLook:
+        """Look at the server and the tables, and raise what keeps the server from being followed.
+
+        begun: the flow needs what the log has had since: raises `BinlogClosed` where the server goes on without it.
+        """
         found = self.server.look(list(self.tables.values()))
+        if begun:
+            self._written(found)
         check_server(self.server.shown, found)
         return found
+
+    def look_for_log(self) -> None:
+        """Raise `BinlogClosed` where the server goes on without its log."""
+        self._written(self.server.look([]))
+
+    def _written(self, found: ServerLook) -> None:
+        if found.closed:
+            raise BinlogClosed(source=self.server.shown)
 
     def changed(self, found: ServerLook, *, begun: bool, awaited: Collection[str]) -> dict[str, str]:
         """Return the streams whose tables are not those that were declared, with why; raise what keeps a table from

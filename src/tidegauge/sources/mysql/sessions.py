@@ -16,6 +16,7 @@ from typing import Any, Final
 from tidegauge import secrets
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.mysqlsource import (
+    BinlogClosed,
     BinlogLoginRefused,
     BinlogPurged,
     BinlogRightMissing,
@@ -166,6 +167,8 @@ def error_of(source: str, number: int, detail: str, needed: str = "", found: str
         return BinlogLoginRefused(source=source, detail=detail)
     if number == 1236 and needed and ("purged" in detail or "GTID" in detail):
         return BinlogPurged(source=source, needed=needed, found=found, said=detail)
+    if number == 1236 and needed and "not open" in detail:
+        return BinlogClosed(source=source)
     if number == _OTHER_TABLE:
         return FirstRowsOutdated(source=source, detail=detail)
     if number == 1381:

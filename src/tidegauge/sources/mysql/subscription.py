@@ -22,6 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from tidegauge.errors.base import Transient
 from tidegauge.errors.mysqlsource import (
     BinlogPastFirstRows,
     BinlogPurged,
@@ -54,7 +55,7 @@ _BYTES: Final = 16 << 20
 _IDLE: Final = 5.0
 """Seconds between two pieces of news that the log grew, but by nothing of these tables."""
 _LOOKS: Final = 10.0
-"""Seconds after which tables that have not joined are looked at again."""
+"""Seconds after which tables that have not joined are looked at again, and a server that sends nothing new."""
 _PATIENCE: Final = 30.0
 """Seconds for the transaction that is read once more: the server looks through a file of its log for it."""
 
@@ -80,7 +81,7 @@ class BinlogSubscription:
         try:
             record = setup.folder.stream()
             read = record is not None and record.incarnation == bound.incarnation and record.point > 0
-            self._found = setup.look()
+            self._found = setup.look(begun=read or bool(start))
             kind, settings = self._found.kind, self._found.settings
             if kind != setup.kind:
                 detail = f"it is {kind.name}, and the flow was begun with {setup.kind.name}"
@@ -117,6 +118,7 @@ class BinlogSubscription:
         self._look_again()
         if self._gathering is None or self._owed is not None:
             return self._first(until)
+        self._look_for_log()
         return self._stream(self._gathering, limit, until)
 
     def acknowledge(self, frontier: Frontier) -> None:
@@ -371,8 +373,16 @@ class BinlogSubscription:
         due = self._joining.outdated or self._server.clock.monotonic() - self._looked_at >= _LOOKS
         if due and self._joining.awaited:
             self._looked_at = self._server.clock.monotonic()
-            self._found = self._setup.look()
+            self._found = self._setup.look(begun=True)
             self._joining.see(self._tables())
+
+    def _look_for_log(self) -> None:
+        """See now and then whether a server that sends nothing new still writes its log. Raises `BinlogClosed`."""
+        now = self._server.clock.monotonic()
+        if now - max(self._looked_at, self._given_at) >= _LOOKS:
+            self._looked_at = now
+            with suppress(Transient):  # the stream itself tells of a server that is away
+                self._setup.look_for_log()
 
     def _end_changed(self, gathering: EventGathering) -> None:
         """End the streams of tables that are others by now, though the log has not told it; note those that ended."""
