@@ -11,7 +11,7 @@ from tests.sources.kafka.writing import NOW, forget, numbers, recreate, write
 import tidegauge as tg
 from tidegauge.remap.binding import Bound
 from tidegauge.sources import KafkaSource
-from tidegauge.sources.kafka import inferring
+from tidegauge.sources.kafka.reading import messages
 from tidegauge.testing import Endpoint
 
 
@@ -26,14 +26,13 @@ def test_messages_that_disappear_under_the_sample_fail_no_source_that_has_nothin
 ) -> None:
     write(kafka_broker, topic, numbers(range(3)))
     source = KafkaSource(kafka_broker.servers, topic=topic, format=tg.Json(), on_data_loss=stop)
-    real = inferring.messages
 
     def later(*asked: Any) -> Any:
         harm(kafka_broker, topic)
-        return real(*asked)
+        return messages(*asked)
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(inferring, "messages", later)
+        meanwhile.setattr("tidegauge.sources.kafka.inferring.messages", later)
         assert source.probe(Bound(), now=NOW).schema is None
     write(kafka_broker, topic, numbers([3]))
     schema = source.probe(Bound(), now=NOW).schema

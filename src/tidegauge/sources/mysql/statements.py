@@ -55,7 +55,7 @@ _ALTER: Final = r"ALTER\s+(?:(?:ONLINE|OFFLINE|(?P<ignoring>IGNORE))\s+)*TABLE\s
 _ALTERS: Final = re.compile(
     r"ALTER(?:\s+(?!(?:VIEW|EVENT|PROCEDURE|FUNCTION|DATABASE|SCHEMA|USER)\b)\w+)*?\s+TABLE\b", re.IGNORECASE
 )
-"""However it is spelled: what is not understood is taken for a change."""
+"""However it is spelled: one that is not understood is taken for a change."""
 _REPLACE: Final = r"CREATE\s+OR\s+REPLACE\s+(?:TABLE|SEQUENCE)\s+"
 _UNKEYED: Final = r"DROP\s+INDEX\s+(?:IF\s+EXISTS\s+)?`PRIMARY`\s+ON\s+"
 """The primary key is an index as well."""
