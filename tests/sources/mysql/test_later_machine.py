@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -45,6 +46,25 @@ def check(machine: Machine, flow: tg.Dataflow) -> tuple[int, int]:
     return both, exact
 
 
+def die_twice(machine: Machine, command: list[str], folder: Path) -> None:
+    """Have two drivers die in the midst of beta's rows, and see that the second one goes on behind the first."""
+    ends = [0]
+    for _ in range(2):
+        died = subprocess.run(command, check=False, timeout=180, env={**os.environ, "DIES": "1000"})
+        assert died.returncode == -signal.SIGKILL
+        (notes,) = folder.rglob("progress.jsonl")
+        said = [json.loads(line) for line in notes.read_text().splitlines() if line]
+        read = [one for one in said if one.get("rows") == "beta"]
+        counts = [one["piece"]["count"] for one in read]
+        ends.append(int(read[-1]["upto"][0]))
+        assert sum(counts) > (len(ends) - 1) * 800
+        machine.shop.do("UPDATE beta SET word = concat(word, '!') WHERE id % 100 = 7")
+        machine.shop.do("UPDATE beta SET id = id + 50000 WHERE id % 1000 = 11")
+        machine.together()
+        machine.alone()
+    assert ends == sorted(set(ends))
+
+
 def play(server: MariaDb, root: Path, seed: int, rounds: int) -> None:
     """Follow one table of the machine, and then both, with drivers and servers killed at random."""
     machine = Machine(Store(server, root), random.Random(seed))
@@ -57,6 +77,7 @@ def play(server: MariaDb, root: Path, seed: int, rounds: int) -> None:
     for _ in range(2):
         subprocess.run([*command, "caught-up"], check=True, timeout=180, env=alone)
         machine.alone()
+    die_twice(machine, [*command, "on"], root / "my/machine/db/later")
     joined = root / "my/machine/db/later.json"
     for turn in range(rounds):
         running = subprocess.Popen([*command, "on"])

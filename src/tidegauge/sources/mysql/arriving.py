@@ -4,6 +4,8 @@
     a thread                              has its rows read into files, as at the beginning
     the stream                            goes on; what it brings of these tables from P on is set aside, in a file
     when all rows are in files            the tables join, at the place Q that the stream has reached by then
+    when that is cut off                  the rows that are in files stay, and the next connection reads the rest at
+                                          a later P, as at the beginning: see `snapshot`
 
 Invariant: the rows in the files are the tables at P, and the chunks in the other file are what changed from P up to
 Q. Where the log says that a table was another one in between, all of them are read anew.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -33,7 +36,7 @@ from tidegauge.sources.database.later import JoinedTable, LaterTables
 from tidegauge.sources.database.records import streamed, together
 from tidegauge.sources.mysql.catalog import FollowedTable
 from tidegauge.sources.mysql.catalogued import known_table
-from tidegauge.sources.mysql.chunks import ENDS, FILED, KEPT, SNAPSHOT, RowsChunk, batch_of
+from tidegauge.sources.mysql.chunks import ENDS, FILED, KEPT, RowsChunk, batch_of, of_first_rows
 from tidegauge.sources.mysql.followed import BinlogSetup
 from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
@@ -71,9 +74,13 @@ class TablesUnderWay:
         self._whole = self._stopped = False
         self._failure: BaseException | None = None
         self._least: Final = gathering.seen
-        self._files: Final = later.begin(gathering.reached[domain]).files
+        self._life: Final = later.identity, later.incarnation
+        self._files: Final = (later.reading or later.begin(gathering.reached[domain])).files
         self._folder: Final = replace(later.folder, path=str(later.files / self._files))
-        self._changes: Final = Path(self._folder.path, "changes")
+        self._changes: Final = Path(self._folder.path, f"changes-{uuid.uuid4().hex[:12]}")
+        with self._folder.changing():
+            for path in self._changes.parent.glob("changes*"):  # of readings that were cut off
+                path.unlink(missing_ok=True)
         self._aside: Final[dict[str, list[SnapshotPiece]]] = {}
         self._shapes: Final = {
             one: "" if setup.kind.named else known_table(of).encoded() for one, of in streams.items()
@@ -124,7 +131,7 @@ class TablesUnderWay:
     def _made(self) -> FirstRowsReading:
         columns = self._setup.columns
         streams = {one: (of.database, of.name, columns[str(of)]) for one, of in self._streams.items()}
-        return FirstRowsReading(self._setup.server, self._setup.kind, self._folder, streams, self._opened)
+        return FirstRowsReading(self._setup, self._folder, self._life, self._domain, streams, self._opened)
 
     def _opened(self, gtids: str) -> None:
         begun = self._setup.kind.clock.parse(gtids)
@@ -188,10 +195,7 @@ def given_later(table: JoinedTable, domain: str, joins: str) -> list[pa.RecordBa
     domain: whose transactions change the table. joins: the partition that counts how often tables joined.
     """
     place = joins, table.place - 1, table.at
-    rows = [
-        RowsChunk(domain, table.since - 1, table.at, SNAPSHOT, "", n.count, file=n.file, start=n.start, size=n.size)
-        for n in table.pieces
-    ]
+    rows = [of_first_rows((domain, table.since - 1, table.at), one) for one in table.pieces]
     first = [RowsChunk(*place, KEPT, "", 1, data=streamed(batch_of([one]))) for one in rows]
     then = [RowsChunk(*place, KEPT, "", 1, file=n.file, start=n.start, size=n.size) for n in table.aside]
     return [batch_of([one]) for one in (*first, *then)]

@@ -25,7 +25,7 @@ from typing import Final
 import pyarrow as pa
 
 from tidegauge.sources.database.folder import LogBeginning
-from tidegauge.sources.mysql.chunks import ENDED, SNAPSHOT, RowsChunk, batch_of, ending
+from tidegauge.sources.mysql.chunks import ENDED, RowsChunk, batch_of, ending, of_first_rows
 from tidegauge.sources.mysql.shapes import LoggedTable
 
 __all__ = ["first_rows", "known_tables", "unknown", "with_ended"]
@@ -68,9 +68,7 @@ def first_rows(record: LogBeginning, streams: Collection[str]) -> list[tuple[str
     place = record.shapes["domain"], record.point - 1, record.at
     found = []
     for stream, pieces in record.pieces.items():
-        for piece in pieces:
-            chunk = RowsChunk(*place, SNAPSHOT, "", piece.count, file=piece.file, start=piece.start, size=piece.size)
-            found.append((stream, batch_of([chunk])))
+        found += [(stream, batch_of([of_first_rows(place, piece)])) for piece in pieces]
     for stream, text in _noted(record, _ENDED):
         said = json.loads(text)
         if (said["domain"], said["sequence"]) == place[:2]:

@@ -5,7 +5,8 @@ A chunk holds the images of rows as they came, or says where in a file they are;
     INLINE     images, with an index: of each event the operation, how many bytes, and how many came before it in
                the transaction
     FILED      the index and the images, in a file
-    SNAPSHOT   texts of rows as they were at the beginning, in a file
+    SNAPSHOT   texts of rows as they were at the beginning, in a file; with it how many rows of the table come before,
+               and the file of the keys whose rows are left out
     EMPTIED    the table was emptied
     ENDED      why the table is no longer the one that was declared
     UNTOLD     why its rows cannot be followed
@@ -41,6 +42,8 @@ from tidegauge.errors.mysqlsource import (
     BinlogValueUnfit,
 )
 from tidegauge.operations import DELETE, INSERT, OP, UPDATE
+from tidegauge.sources.database.folder import SnapshotPiece
+from tidegauge.sources.database.keys import key_names, untouched
 from tidegauge.sources.database.records import INLINE, OURS, filed, joined, runs
 from tidegauge.sources.database.sequence import SEQUENCE, sequence
 from tidegauge.sources.database.values import values
@@ -48,8 +51,9 @@ from tidegauge.sources.metadata import TIMESTAMP
 from tidegauge.sources.mysql.cells import ColumnCells, cells_of, layout
 from tidegauge.sources.mysql.events import DELETED, UPDATED
 from tidegauge.sources.mysql.images import Images, read
+from tidegauge.sources.mysql.keyed import key_texts
 from tidegauge.sources.mysql.shapes import LoggedTable, ShapeColumn
-from tidegauge.sources.mysql.snapshot import rows_of
+from tidegauge.sources.mysql.texts import rows_of
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
 __all__ = [
@@ -65,6 +69,7 @@ __all__ = [
     "batch_of",
     "decoded",
     "ending",
+    "of_first_rows",
 ]
 
 FILED, SNAPSHOT, EMPTIED, ENDED, UNTOLD, KEPT = range(1, 7)
@@ -116,6 +121,13 @@ def ending(place: tuple[str, int, int], kind: int, **said: str) -> RowsChunk:
     b'{"detail": "it is gone"}'
     """
     return RowsChunk(*place, kind, "", 0, data=json.dumps(said).encode())
+
+
+def of_first_rows(place: tuple[str, int, int], piece: SnapshotPiece) -> RowsChunk:
+    """Return the chunk of a piece of first rows. place: see `ending`."""
+    said = json.dumps({"first": piece.first, "without": piece.without}).encode()
+    where: dict[str, Any] = {"file": piece.file, "start": piece.start, "size": piece.size}
+    return RowsChunk(*place, SNAPSHOT, "", piece.count, data=said, **where)
 
 
 def batch_of(chunks: Sequence[RowsChunk]) -> pa.RecordBatch:
@@ -285,19 +297,25 @@ def _first_rows(record: pa.RecordBatch, wanted: Mapping[str, Any], table: str) -
         raise BinlogTableChanged(table=table, detail=f"its first rows have no column {gone[0]!r}")
     made, wrong = _typed(texts, wanted, table)
     count = texts.num_rows
-    first = record["_from"][0].as_py()
+    said = json.loads(record["_data"][0].as_py() or "{}")
+    first = said.get("first", record["_from"][0].as_py())  # earlier versions counted bytes
+    keep = np.ones(count, np.bool_)
+    if without := said.get("without"):
+        key = key_texts({name: made[name] for name in key_names(without)})
+        keep = untouched(key, without).to_numpy(zero_copy_only=False)
     made[OP] = pa.repeat(pa.scalar(INSERT, pa.string()), count)
     made[SEQUENCE] = sequence(
         np.full(count, record["_offset"][0].as_py(), np.int64), first + np.arange(count), bits=_BITS
     )
-    rows = np.arange(count)
     bad = [
-        (0, repr(texts.slice(row, 1).to_pylist()[0]).encode()[:4096], error) for row, error in sorted(wrong.items())
+        (0, repr(texts.slice(row, 1).to_pylist()[0]).encode()[:4096], error)
+        for row, error in sorted(wrong.items())
+        if keep[row]
     ]
-    if wrong:
-        good = ~np.isin(rows, list(wrong))
-        made = {name: column.filter(pa.array(good)) for name, column in made.items()}
-        rows = rows[good]
+    keep[list(wrong)] = False
+    if not keep.all():
+        made = {name: column.filter(pa.array(keep)) for name, column in made.items()}
+    rows = np.flatnonzero(keep)
     return made, bad, np.zeros(len(rows), np.int64)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tidegauge.errors.mysqlsource import BinlogRightMissing, BinlogServerUnfit
 from tidegauge.sources.mysql.catalog import FollowedTable, look, quoted
+from tidegauge.sources.mysql.keyed import KeyColumn, RowsPart, TableKey
 from tidegauge.sources.mysql.servers import ServerKind
 from tidegauge.sources.mysql.sessions import GRANT, ServerPlace, explained, session
 
@@ -29,6 +30,10 @@ _UNASKED: Final = frozenset({1227, 1401})
 """The server's numbers for a right that is missing for `XA RECOVER`."""
 _REPEATABLE: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _BEGIN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+_COLUMNS: Final = (
+    "SELECT column_name, data_type, column_type, collation_name FROM information_schema.columns "
+    "WHERE table_schema = %s AND table_name = %s"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +46,40 @@ class RowsTransaction:
     kind: ServerKind
     connection: Any
 
+    def key(self, database: str, table: str) -> TableKey | None:
+        """Return the primary key of a table, None where rows cannot be read behind one: it has only the beginning of
+        a column, or its parts are in different directions."""
+        with explained(self.place), self.connection.cursor() as cursor:
+            cursor.execute(f"SHOW INDEX FROM {quoted(database)}.{quoted(table)} WHERE Key_name = 'PRIMARY'")
+            parts = sorted((int(row[3]), row[4], row[5], row[7]) for row in cursor.fetchall())
+            cursor.execute(_COLUMNS, (database, table))
+            there = {row[0]: [(one or b"").decode() for one in row] for row in cursor.fetchall()}
+            cursor.execute("SELECT @@version")
+            version = cursor.fetchone()[0].decode()
+        if any(direction != b"A" or cut is not None for _, _, direction, cut in parts):
+            return None
+        key = TableKey(tuple(KeyColumn(*there[name]) for _, name, _, _ in parts), version)
+        return key if key.ordered else None
+
     def rows(
-        self, database: str, table: str, columns: pa.Schema
+        self, database: str, table: str, columns: pa.Schema, part: RowsPart | None = None
     ) -> Generator[Sequence[tuple[bytes | None, ...]], None, None]:
-        """Yield the rows of a table, some at a time, as the texts that the server writes.
+        """Yield the rows of a table, some at a time, as the texts that the server writes. part: these alone, in the
+        order of the key.
 
         The transaction is over where it is closed before its end.
         """
         from pymysql.cursors import SSCursor
 
-        with explained(self.place), SSCursor(self.connection) as cursor:
-            cursor.execute(_query(database, table, columns, self.kind.name))
-            try:
-                while found := cursor.fetchmany(_ROWS):
-                    yield found
-            finally:  # whoever gives it up ends the session; the cursor would read on to the end of the table
-                self.connection._result.unbuffered_active = False  # noqa: SLF001 - nothing else tells it
+        query = _query(database, table, columns, self.kind.name)
+        for asked in [query] if part is None else [query + _behind(part, one) for one in part.conditions]:
+            with explained(self.place), SSCursor(self.connection) as cursor:
+                cursor.execute(asked)
+                try:
+                    while found := cursor.fetchmany(_ROWS):
+                        yield found
+                finally:  # whoever gives it up ends the session; the cursor would read on to the end of the table
+                    self.connection._result.unbuffered_active = False  # noqa: SLF001 - nothing else tells it
 
 
 @contextmanager
@@ -122,6 +145,12 @@ def _none_prepared(cursor: Any, shown: str) -> None:
         shown_id = prepared[0][-1].decode(errors="backslashreplace")
         detail = f"a transaction is prepared by XA, {shown_id[:100]!r}: its rows are in the log before the first rows"
         raise BinlogServerUnfit(source=shown, detail=detail, remedy="end it by XA COMMIT, or XA ROLLBACK")
+
+
+def _behind(part: RowsPart, condition: str) -> str:
+    """Return what a query says of a part, as the server reads it without sorting anything."""
+    order = ", ".join(quoted(one) for one in part.key.names)
+    return f" FORCE INDEX (PRIMARY){f' WHERE {condition}' if condition else ''} ORDER BY {order}"
 
 
 def _query(database: str, table: str, columns: pa.Schema, kind: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -26,7 +27,9 @@ from tidegauge.sources.mysql.gathering import FILED_FROM
 from tidegauge.sources.mysql.server import BinlogServer
 from tidegauge.sources.mysql.servers import ServerKind
 
-__all__ = ["BinlogSetup"]
+__all__ = ["PIECE_BYTES", "BinlogSetup"]
+
+PIECE_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class BinlogSetup:
     """What a subscription works with. tables: database and name of the table of each stream. columns: as declared.
 
     source: its name in the flow. kind: what the server was when it was looked at first. filed: bytes of a table's
-    changes in one transaction from which on they are written to files."""
+    changes in one transaction from which on they are written to files. piece: bytes of first rows that are one piece:
+    a task decodes it at once, and it is noted as read."""
 
     server: BinlogServer
     source: str
@@ -43,6 +47,7 @@ class BinlogSetup:
     columns: Mapping[str, pa.Schema]
     folder: SourceFolder
     filed: int = FILED_FROM
+    piece: int = PIECE_BYTES
 
     @property
     def names(self) -> dict[str, str]:

@@ -16,7 +16,12 @@ from typing import Final
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError, Transient
-from tidegauge.errors.mysqlsource import BinlogPastFirstRows, BinlogServerUnfit, BinlogSnapshotLost
+from tidegauge.errors.mysqlsource import (
+    BinlogPastFirstRows,
+    BinlogServerUnfit,
+    BinlogSnapshotLost,
+    FirstRowsOutdated,
+)
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.attempts import RowsAttempts
 from tidegauge.sources.database.folder import LogBeginning
@@ -139,7 +144,8 @@ class AddedTables:
     def begin(self, gathering: EventGathering) -> None:
         """Begin to wait for the tables. Raises `BinlogSnapshotLost`, `BinlogPastFirstRows`."""
         shown, path = self._setup.server.shown, self._setup.folder.path
-        self._later.give_up()  # what was being read is read anew
+        if not self._awaited:
+            self._later.give_up()
         self._later.tidy(coming=False)  # a driver may have died before it did
         for stream in self._awaited:
             gathering.aside.pass_over(stream)
@@ -210,6 +216,8 @@ class AddedTables:
         for stream in self._awaited:
             gathering.aside.pass_over(stream)
         self.close()
+        if isinstance(error, FirstRowsOutdated):
+            self._later.give_up()
         self._arriving, self.outdated = None, True
         self._attempts.failed(self._named(self._awaited), error)
 

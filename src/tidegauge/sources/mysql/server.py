@@ -25,6 +25,7 @@ from tidegauge.sources.mysql.address import ServerAddress  # noqa: F401 - for th
 from tidegauge.sources.mysql.catalog import FollowedTable, ServerLook, look
 from tidegauge.sources.mysql.dump import LogStream
 from tidegauge.sources.mysql.firstrows import rows_transaction
+from tidegauge.sources.mysql.keyed import RowsPart, TableKey
 from tidegauge.sources.mysql.servers import ServerKind
 from tidegauge.sources.mysql.sessions import ServerPlace, session
 
@@ -50,8 +51,9 @@ class FirstRowsTransaction(Protocol):
     @property
     def tables(self) -> Sequence[FollowedTable]: ...  # noqa: D102
 
+    def key(self, database: str, table: str) -> TableKey | None: ...  # noqa: D102
     def rows(  # noqa: D102
-        self, database: str, table: str, columns: pa.Schema
+        self, database: str, table: str, columns: pa.Schema, part: RowsPart | None
     ) -> Generator[Sequence[tuple[bytes | None, ...]], None, None]: ...
 
 
@@ -71,8 +73,8 @@ class BinlogServer(Protocol):
         """Return after which transactions the log begins, for people; "" where that cannot be said."""
         ...
 
-    def log(self) -> SendingBinlog:
-        """Begin a session that is sent the log."""
+    def log(self, *, beside: bool = False) -> SendingBinlog:
+        """Begin a session that is sent the log. beside: another one than that of the stream, which goes on."""
         ...
 
     def first_rows(
@@ -121,9 +123,9 @@ class DistantBinlogServer:
             return ""
         return str(listed[0]) if listed else "[]"
 
-    def log(self) -> SendingBinlog:
+    def log(self, *, beside: bool = False) -> SendingBinlog:
         """Begin a session. Raises what `sessions.explained` does."""
-        return LogStream(self.place, self.name)
+        return LogStream(self.place, f"{self.name} beside" if beside else self.name)
 
     def first_rows(
         self, kind: ServerKind, names: Sequence[tuple[str, str]]

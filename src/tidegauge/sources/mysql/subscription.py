@@ -44,7 +44,7 @@ from tidegauge.sources.mysql.gathering import EventGathering
 from tidegauge.sources.mysql.joining import AddedTables, began_with
 from tidegauge.sources.mysql.marks import LogMark, LogMarks
 from tidegauge.sources.mysql.proof import LogProof
-from tidegauge.sources.mysql.servers import connect_state
+from tidegauge.sources.mysql.receiving import start_log
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
 from tidegauge.sources.push.protocol import Received
 
@@ -211,18 +211,7 @@ class BinlogSubscription:
         return unknown(record, began, frontier)
 
     def _start_log(self, earlier: Frontier, frontier: Frontier) -> None:
-        """Begin to receive the log from an earlier frontier on. Raises `BinlogPurged` where it does not have that."""
-        kind, settings, shown = self._setup.kind, self._found.settings, self._server.shown
-        if not kind.by_sets:
-            needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
-            self._log.start(connect_state(shown, earlier, settings["gtid_binlog_state"]), needed, self._oldest())
-            return
-        needed = " and ".join(f"{one}:{next_}" for one, next_ in sorted(frontier.items()))
-        purged = " ".join(settings["gtid_purged"].split())
-        found = f"its log begins after {purged or 'nothing'} and ends at {' '.join(settings[kind.position].split())}"
-        if not kind.frontier(shown, settings["gtid_purged"]).less_equal(earlier):
-            raise BinlogPurged(source=shown, needed=needed, found=found, said="gtid_purged")
-        self._log.start_after(earlier, needed, found)
+        start_log(self._log, self._server, self._setup.kind, self._found.settings, earlier, frontier)
 
     def _prove(self, gathering: EventGathering, proof: LogProof | None, *, needed: bool) -> None:
         """Wait for the transaction before the first one that the flow lacks; without one, for any answer."""
@@ -245,11 +234,6 @@ class BinlogSubscription:
             self._proof = None
         gathering.take(event)
 
-    def _oldest(self) -> str:
-        """Return where the log begins, and where it ends, for people."""
-        begins, ends = self._server.oldest(), self._found.settings["gtid_binlog_pos"]
-        return f"its log begins after {begins} and ends at {ends}" if begins else f"its log ends at {ends}"
-
     # The first rows.
 
     def _read(self) -> None:
@@ -260,25 +244,9 @@ class BinlogSubscription:
             for stream, table in setup.tables.items()
             if stream not in self._changed
         }
-        self._reading = FirstRowsReading(self._server, setup.kind, setup.folder, streams, self._see)
-
-    def _see(self, gtids: str) -> None:
-        """Read the last transaction of the first rows: until they are read, the log may become another one."""
-        frontier, domain = self._parsed(gtids), self._domain(None)
-        if not (before := frontier[domain]):
-            return
-        self._found = self._server.look([])
-        proof = LogProof(self._setup.source, domain, before, None)
-        try:
-            self._start_log(Frontier({**frontier, domain: before - 1}), frontier)
-            until = self._server.clock.monotonic() + _PATIENCE
-            while proof.found is None and not proof.over and self._server.clock.monotonic() < until:
-                for event in self._log.events(0.1):
-                    proof.takes(event)
-        except (BinlogPurged, BinlogServerUnfit):  # where the one before it is gone, or another server's
-            pass
-        self._log.close()
-        self._seen = proof.found
+        self._reading = FirstRowsReading(
+            setup, setup.folder, (self.identity, self._incarnation), self._domain(None), streams
+        )
 
     def _first(self, until: float) -> Received | None:
         """Go on with the first rows; return all of them once they are whole."""
@@ -287,6 +255,7 @@ class BinlogSubscription:
             if not self._reading.steps.go_on(until - self._server.clock.monotonic()):
                 return None
             gtids, pieces, tables = self._reading.gtids, self._reading.pieces, self._reading.tables
+            self._seen = self._reading.mark
             domain = self._found.settings[setup.kind.partition]
             self._reading = None
             point = self._parsed(gtids)[domain]

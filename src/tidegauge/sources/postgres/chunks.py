@@ -35,11 +35,11 @@ from tidegauge.lazy import library
 from tidegauge.leftout import LEFT
 from tidegauge.operations import INSERT, OP
 from tidegauge.remap.fromtime.lsn import WAL, Lsn
+from tidegauge.sources.database.keys import untouched
 from tidegauge.sources.database.records import INLINE, OURS, filed, joined, runs
 from tidegauge.sources.database.sequence import SEQUENCE, first_rows
 from tidegauge.sources.database.values import values
 from tidegauge.sources.metadata import TIMESTAMP
-from tidegauge.sources.postgres.keys import untouched
 from tidegauge.sources.postgres.rows import SEQUENCE_BITS, ChangePlaces, changed
 from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.sources.protocol import BadRecord, OnBadRecord

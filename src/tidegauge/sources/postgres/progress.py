@@ -23,18 +23,16 @@ Invariant: a range that is here is in its file, and was read of the table with t
 
 from __future__ import annotations
 
-import json
-import os
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tidegauge.disk import make_folder, synchronise
 from tidegauge.sources.database.folder import SnapshotPiece
+from tidegauge.sources.database.lines import NotedLines
 from tidegauge.sources.postgres.ranges import PageRange
 
 __all__ = ["FoundProgress", "RangesPlan", "RowsProgress"]
@@ -73,35 +71,34 @@ class RowsProgress:
 
     folder: Path
     changing: Callable[[], AbstractContextManager[None]] = field(default=nullcontext, compare=False)
-    _lock: Any = field(default_factory=threading.Lock, compare=False)
 
     def begin(self, since: int) -> None:
         """Note where the slot begins."""
         make_folder(self.folder)
-        self._append({"since": since})
+        self._notes.append({"since": since})
         synchronise(self.folder)
 
     def attempt(self, at: int) -> None:
         """Note that ranges are read under a snapshot at a place."""
-        self._append({"at": at})
+        self._notes.append({"at": at})
 
     def plan(self, stream: str, facts: str, ranges: Sequence[PageRange]) -> RangesPlan:
         """Note how a table is read from now on; nothing of it was read."""
         made = RangesPlan(uuid.uuid4().hex[:12], facts, tuple(ranges))
         listed = [[one.lower, one.upper] for one in ranges]
-        self._append({"plan": made.name, "stream": stream, "facts": facts, "ranges": listed})
+        self._notes.append({"plan": made.name, "stream": stream, "facts": facts, "ranges": listed})
         return made
 
     def read(self, plan: RangesPlan, pages: PageRange, pieces: Sequence[SnapshotPiece]) -> None:
         """Note that a range is in a file, which is on the disk and has its name."""
         synchronise(self.folder)
-        self._append({"of": plan.name, "range": pages.lower, "pieces": [asdict(one) for one in pieces]})
+        self._notes.append({"of": plan.name, "range": pages.lower, "pieces": [asdict(one) for one in pieces]})
         plan.read[pages.lower] = tuple(pieces)
 
     def found(self) -> FoundProgress:
         """Return all notes. Ranges whose files are not there count as missing."""
         since, at, plans, names = 0, 0, dict[str, RangesPlan](), dict[str, RangesPlan]()
-        for said in self._lines():
+        for said in self._notes.found():
             if "since" in said:
                 since, at, plans, names = said["since"], said["since"], {}, {}
             elif "at" in said:
@@ -125,24 +122,6 @@ class RowsProgress:
                 if path not in kept and path.name != _NAME:
                     path.unlink(missing_ok=True)
 
-    def _lines(self) -> list[dict[str, Any]]:
-        try:
-            data = (self.folder / _NAME).read_bytes()
-        except FileNotFoundError:
-            return []
-        found = []
-        for line in data.splitlines():
-            try:
-                said = json.loads(line)
-            except ValueError:  # it was cut off
-                continue
-            if isinstance(said, dict):
-                found.append(said)
-        return found
-
-    def _append(self, said: Mapping[str, Any]) -> None:
-        """Write a line. It begins with a line's end, in case the last one was cut off."""
-        with self._lock, self.changing(), (self.folder / _NAME).open("ab") as file:
-            file.write(b"\n" + json.dumps(said).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+    @property
+    def _notes(self) -> NotedLines:
+        return NotedLines(self.folder / _NAME, self.changing)

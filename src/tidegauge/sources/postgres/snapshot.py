@@ -38,11 +38,11 @@ import pyarrow as pa
 
 from tidegauge.disk import synchronise
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
+from tidegauge.sources.database.keys import kept_keys
 from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.postgres.catalog import PublishedTable
 from tidegauge.sources.postgres.copying import copied
 from tidegauge.sources.postgres.held import HeldPart, HeldTable, held
-from tidegauge.sources.postgres.keys import kept_keys
 from tidegauge.sources.postgres.pace import RowsPace
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RangesPlan, RowsProgress

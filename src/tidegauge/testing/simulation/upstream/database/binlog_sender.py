@@ -29,6 +29,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.mysqlsource import BinlogServerAway, BinlogServerUnfit
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.mysql.catalog import FollowedTable, ServerLook
+from tidegauge.sources.mysql.keyed import RowsPart, TableKey
 from tidegauge.sources.mysql.servers import MARIADB_SERVER, ServerKind  # noqa: F401 - for the example
 from tidegauge.sources.mysql.sessions import error_of
 from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
@@ -104,10 +105,10 @@ class SimulatedBinlogServer:
         """Return after which transactions the log begins."""
         return str(self.binlog.purged)
 
-    def log(self) -> SimulatedBinlog:
+    def log(self, *, beside: bool = False) -> SimulatedBinlog:
         """Begin a session. Raises `BinlogServerAway`."""
         self.answer(self.binlog.cuts)
-        return SimulatedBinlog(self)
+        return SimulatedBinlog(self, beside=beside)
 
     @contextmanager
     def first_rows(self, kind: ServerKind, names: Sequence[tuple[str, str]]) -> Iterator[SimulatedRows]:
@@ -154,8 +155,16 @@ class SimulatedRows:
     seen: Mapping[tuple[str, str], Sequence[Row]]
     line: int
 
+    def key(self, database: str, table: str) -> TableKey | None:  # noqa: ARG002
+        """Return None: each table is read as a whole, so its rows have their numbers by the order of their coming."""
+        return None
+
     def rows(
-        self, database: str, table: str, columns: pa.Schema
+        self,
+        database: str,
+        table: str,
+        columns: pa.Schema,
+        part: RowsPart | None = None,  # noqa: ARG002 - there is none without a key
     ) -> Generator[Sequence[tuple[bytes | None, ...]], None, None]:
         """Yield the rows of a table, some at a time."""
         self.server.meet("fetch rows")
@@ -171,8 +180,9 @@ class SimulatedRows:
 class SimulatedBinlog:
     """A session that is sent the log, see `SendingBinlog`."""
 
-    def __init__(self, server: SimulatedBinlogServer) -> None:
+    def __init__(self, server: SimulatedBinlogServer, *, beside: bool = False) -> None:
         self.answered = False
+        self._beside: Final = beside
         self._server: Final = server
         self._log: Final = server.binlog
         self._line: Final = server.binlog.cuts
@@ -207,7 +217,9 @@ class SimulatedBinlog:
     def _begin(self, after: dict[str, int]) -> None:
         self._server.meet("dump log")
         self._server.answer(self._line)
-        self._sent, self._log.reader = after, self
+        self._sent = after
+        if not self._beside:
+            self._log.reader = self
         self._server.meet("log is dumped")
 
     def events(self, seconds: float) -> Iterator[bytes]:
@@ -258,7 +270,7 @@ class SimulatedBinlog:
 
     def _answer(self) -> None:
         self._server.answer(self._line)
-        if self._closed or self._log.reader is not self:
+        if self._closed or not (self._beside or self._log.reader is self):
             raise BinlogServerAway(source=_SHOWN, detail="another reader of this name is sent the log")
 
 

@@ -1,7 +1,7 @@
 """Keys of rows that are left out of the files of a table, in a file of their own.
 
-A key is told by the texts of its columns. The server sends the old key with a change of it whenever a byte of it
-differs, so it is the text, and not what the database takes to be equal, that is followed.
+A key is told by the texts of its columns. A log has the old key of a change whenever a byte of it differs, so it is
+the text, and not what the database takes to be equal, that is followed.
 
 Invariant: rows with one of these keys are left out, and no others.
 
@@ -22,7 +22,7 @@ from tidegauge.disk import synchronise
 from tidegauge.errors.push import PieceUnreadable
 from tidegauge.lazy import library
 
-__all__ = ["kept_keys", "untouched"]
+__all__ = ["kept_keys", "key_names", "untouched"]
 
 pc: Final = library("pyarrow.compute")
 
@@ -33,6 +33,11 @@ def kept_keys(keys: pa.Table, path: Path) -> str:
         writer.write_table(keys)
     synchronise(path)
     return str(path)
+
+
+def key_names(path: str) -> list[str]:
+    """Return the columns of the keys in a file. Raises `PieceUnreadable`."""
+    return list(_read(path).column_names)
 
 
 def untouched(rows: pa.Table, keys: str | pa.Table) -> Any:
