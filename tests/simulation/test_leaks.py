@@ -62,7 +62,7 @@ def test_a_thread_that_goes_on_after_its_driver(monkeypatch: Patch, over: thread
 def test_work_that_never_ends_beside_a_driver_that_has(monkeypatch: Patch) -> None:
     def begin(self: Runner, tables: Mapping[str, Table]) -> None:
         given(self, tables)
-        self._spawn(lambda: self.env.sleep(1_000.0))
+        self._setup.spawn(lambda: self.env.sleep(1_000.0))
 
     given = Runner._begin
     monkeypatch.setattr(Runner, "_begin", begin)

@@ -251,6 +251,13 @@ class Outage:
         self.away, self.since = None, None
         return False
 
+    def show(self, board: Board) -> None:
+        """Show on a board whether the store is away."""
+        if self.away is None:
+            board.store_back()
+        else:
+            board.store_away(self.away.error, since=self.since, attempt=self.away.attempt)
+
 
 def _done(work: Callable[[], Any]) -> Future[Any]:
     """Do the work here and now."""

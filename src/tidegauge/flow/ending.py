@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from tidegauge.flow.board import Board
 
-__all__ = ["Course", "Until", "Why", "nothing_more", "why_over"]
+__all__ = ["Course", "Outcome", "Until", "Why", "nothing_more", "why_over"]
 
 Until: TypeAlias = Literal["caught-up"] | None
 """Where a run is to end by itself."""
@@ -36,6 +36,15 @@ class Course:
     stopping: bool
     spent: bool
     away: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where a run stopped: every epoch before `published` is in every live output. `why` is for people."""
+
+    flow: str
+    published: int
+    why: Why
 
 
 def nothing_more(board: Board, *, required: Collection[str]) -> bool:

@@ -10,13 +10,14 @@ found ahead again is changed by somebody else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from tidegauge.errors.running import SpanConflict
-from tidegauge.errors.sinks import TableUpperMismatch
+from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
 from tidegauge.remap.store import Lease
 
-__all__ = ["AHEAD", "Ahead", "Overtaking", "output_of"]
+__all__ = ["AHEAD", "Ahead", "Overtaking"]
 
 Ahead: TypeAlias = TableUpperMismatch | SpanConflict
 """What a commit says that finds its table at another epoch."""
@@ -24,26 +25,29 @@ Ahead: TypeAlias = TableUpperMismatch | SpanConflict
 AHEAD: Final = (TableUpperMismatch, SpanConflict)
 
 
-def output_of(error: Ahead, flow: str) -> str:
-    """Return the output whose table it is."""
-    return str(error.evidence["output"]).removeprefix(f"{flow}:")
-
-
 class Overtaking:
-    """The outputs of a run that the driver before it has overtaken."""
+    """The outputs of a run that the driver before it has overtaken.
 
-    def __init__(self, lease: Lease) -> None:
+    vanished: is told of an output whose table has lost epochs, and why it is away.
+    """
+
+    def __init__(self, lease: Lease, *, vanished: Callable[[str, TableWentBack], None]) -> None:
         self._lease: Final = lease
+        self._vanished: Final = vanished
         self._overtaken: Final[set[str]] = set()
 
-    def explains(self, error: Ahead, output: str, *, bound: int) -> bool:
-        """Whether the driver before explains the error. bound: the epochs before it are bound.
+    def explains(self, error: Ahead, *, bound: int) -> bool:
+        """Whether the driver before explains the error, or the table lost epochs. bound: those before it are bound.
 
         Raises `LeaseLost` when it is this driver that slept.
         """
+        output = str(error.evidence["output"]).removeprefix(f"{self._lease.flow}:")
         expected, actual = error.evidence.get("expected", error.evidence.get("lower")), error.evidence["actual"]
         self._lease.renew()
-        if output in self._overtaken or not expected < actual <= bound:
-            return False
-        self._overtaken.add(output)
-        return True
+        if output not in self._overtaken and expected < actual <= bound:
+            self._overtaken.add(output)
+            return True
+        if isinstance(error, TableUpperMismatch) and actual < expected:
+            self._vanished(output, TableWentBack(**error.evidence))
+            return True
+        return False

@@ -6,12 +6,10 @@ and the tables and comes to the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
-from concurrent.futures import Future, wait
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Final, cast
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Final, cast
 
 import pyarrow as pa
 
@@ -20,7 +18,6 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.flow import EmptyFlow
-from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
 from tidegauge.flow.adding import NewerFlow
 from tidegauge.flow.away import WAITED_FOR, Absent, Outage
 from tidegauge.flow.beside import renewing
@@ -28,16 +25,17 @@ from tidegauge.flow.board import Board
 from tidegauge.flow.cataloguing import Registering
 from tidegauge.flow.deciding import Deciding
 from tidegauge.flow.dropping import Drops, drop_decided, without
-from tidegauge.flow.ending import Course, Until, Why, nothing_more, why_over
+from tidegauge.flow.ending import Course, Outcome, Until, Why, nothing_more, why_over
 from tidegauge.flow.following import catch_up, take_up
 from tidegauge.flow.instance import Instance, RunSetup
 from tidegauge.flow.marking import Marks
 from tidegauge.flow.opening import opened
-from tidegauge.flow.overtaking import AHEAD, Ahead, Overtaking, output_of
+from tidegauge.flow.overtaking import AHEAD, Overtaking
 from tidegauge.flow.polling import Polling
 from tidegauge.flow.publication import Publications
 from tidegauge.flow.registering import register
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.flow.underway import UnderWay
 from tidegauge.job.perform import OutputSchemas
 from tidegauge.job.plan import Engine
 from tidegauge.job.portion import late_limit as real_late_limit
@@ -53,15 +51,6 @@ RENEW_EVERY = 5.0
 
 LAST_WORDS = 15.0
 """Seconds for which a run waits in the end until upstream has taken what it is told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Where a run stopped: every epoch before `published` is in every live output. `why` is for people."""
-
-    flow: str
-    published: int
-    why: Why
 
 
 class Runner:
@@ -90,8 +79,7 @@ class Runner:
             raise EmptyFlow(flow=flow.name)
         schemas = OutputSchemas(engine)
         for plan in flow.outputs.values():
-            declared = flow.sources[plan.source].schema
-            if declared is not None:
+            if (declared := flow.sources[plan.source].schema) is not None:
                 schemas.of(plan, declared)
         self.flow = replace(flow, policy=in_batch(flow.policy)) if batch else flow
         self._policy: Final = flow.policy
@@ -104,16 +92,15 @@ class Runner:
         self.missed: Final[list[Transient]] = []
         """Why renewals of the lease were missed, as far as the run has not looked at it yet."""
         self.requests = requests or Requests(flow.name)
-        self._spawn: Final = spawn
         self._weighed: object = None
         """What the board said when it was last weighed: that the run goes on."""
         self._news: dict[str, None] = {}
         """What the flow is told once: which of its outputs are new, changed or gone."""
         self._columns: Final[dict[str, pa.Schema]] = {}
         """What looks have found in this run of the columns of sources that infer them."""
-        self._commits: Final[list[Future[Any]]] = []
-        self._told: Final[list[Future[Any]]] = []
-        """Acknowledgements under way."""
+        self._commits: Final = UnderWay(spawn)
+        self._told: Final = UnderWay(spawn)
+        """Acknowledgements."""
         polling = Polling(self.flow, env)
         self._registering = Registering(self.flow, engine, env=env, spawn=spawn)
         self._resources, self._present = ExitStack(), ExitStack()
@@ -136,7 +123,7 @@ class Runner:
             self._marks = Marks(self.flow, self.lease.incarnation, env=env, spawn=spawn)
             self._resources.callback(self._marks.end)
             self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
-            self._overtaking = Overtaking(self.lease)
+            self._overtaking = Overtaking(self.lease, vanished=self._absent.vanished)
             self._drops = Drops(self._store, self.lease, env=env)
             self._setup: Final = RunSetup(
                 engine=engine,
@@ -153,8 +140,8 @@ class Runner:
                 behind={},
                 owner=self._owner,
                 spawn=spawn,
-                commit=partial(self._spawned, self._commits),
-                tell=partial(self._spawned, self._told),
+                commit=self._commits.begin,
+                tell=self._told.begin,
                 anew=self._leave,
                 columned=self._columned,
             )
@@ -198,7 +185,7 @@ class Runner:
         self._news |= dict.fromkeys(found.news)
         self._instance = Instance(found, self._setup, news=tuple(self._news), begins=not self.stopping)
         self._present.callback(self._instance.close)
-        self._show_outage()
+        self._outage.show(self.board)
 
     def _leave(self) -> None:
         """Take in that the flow is to be opened anew: something came along that opening looks at."""
@@ -218,20 +205,20 @@ class Runner:
             self._step(park)
         except WAITED_FOR as error:
             self._outage.begin(error, at=self._reached)
-            self._show_outage()
+            self._outage.show(self.board)
 
     def _step(self, park: float) -> None:
         if self._outage.waiting:
-            if wait(self._commits, timeout=park).not_done:
+            if not self._commits.wait(park):
                 return
             if not self._outage.back():
-                self._show_outage()
+                self._outage.show(self.board)
                 if park:
                     self.env.sleep(park)
                 return
             self._anew = True
         if self._anew:
-            if not wait(self._commits, timeout=park).not_done:
+            if self._commits.wait(park):
                 self._anew = False
                 self._begin(self._tables)
             return
@@ -242,7 +229,7 @@ class Runner:
             self._instance.worker.step_or_park(park)
         except OperatorFailed as failed:
             error = failed.__cause__
-            if isinstance(error, AHEAD) and self._explained(error):
+            if isinstance(error, AHEAD) and self._overtaking.explains(error, bound=self.board.upper):
                 self._anew = True  # not before the commits under way are over: opening looks at the tables
             elif isinstance(error, TidegaugeError):
                 raise error from error.__cause__
@@ -257,21 +244,11 @@ class Runner:
             if self._deciding.lacking and not self.stopping:
                 self._go_over()
             # Once the commits under way are over:
-            self._anew = not self.stopping and (self._left or self._to_drop() or self._to_replace())
+            self._anew = not self.stopping and (self._left or self._to_change())
             if not self.stopping and self._drops.due:
                 self._anew |= self._drop()  # nothing is under way for it since it was tried first
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
-                self._show_outage()
-
-    def _explained(self, error: Ahead) -> bool:
-        """Whether a table is at another epoch since a driver before came to its commit, or it lost epochs."""
-        output = output_of(error, self.flow.name)
-        if self._overtaking.explains(error, output, bound=self.board.upper):
-            return True
-        if isinstance(error, TableUpperMismatch) and error.evidence["actual"] < error.evidence["expected"]:
-            self._absent.vanished(output, TableWentBack(**error.evidence))
-            return True
-        return False
+                self._outage.show(self.board)
 
     def _drop(self) -> bool:
         """Carry out the decided drops; whether any output is gone for it. Raises `EmptyFlow` for the last."""
@@ -290,44 +267,17 @@ class Runner:
             self.stop()
             self.successor = found
 
-    def _to_drop(self) -> bool:
-        """Whether an output is to be dropped for which no job is under way."""
-        return self._is_free((self._deciding.dropping - self._drops.hindered) & self.flow.outputs.keys())
-
-    def _to_replace(self) -> bool:
-        """Whether a table is to be replaced, which the instance knows nothing of, and no job is under way for it."""
-        return self._is_free(self._deciding.replacing & self._tables.keys())
-
-    def _is_free(self, outputs: Set[str]) -> bool:
-        """Whether for any of these no job is under way."""
-        return bool(outputs) and not outputs <= {name for need in self.board.jobs for name in need.outputs}
+    def _to_change(self) -> bool:
+        """Whether an output is to be dropped, or a table replaced that the instance knows nothing of, and is in no
+        job."""
+        dropping = (self._deciding.dropping - self._drops.hindered) & self.flow.outputs.keys()
+        busy = {name for need in self.board.jobs for name in need.outputs}
+        replacing = self._deciding.replacing & self._tables.keys()
+        return not (dropping | replacing) <= busy
 
     @property
     def _reached(self) -> tuple[int, int]:
         return self.board.upper, self.board.published
-
-    def _show_outage(self) -> None:
-        away = self._outage.away
-        if away is None:
-            self.board.store_back()
-        else:
-            self.board.store_away(away.error, since=self._outage.since, attempt=away.attempt)
-
-    def _spawned(self, known: list[Future[Any]], work: Callable[[], Any]) -> Future[Any]:
-        """Run something beside the worker, and know of it until it ends."""
-        future = self._spawn(work)
-        known[:] = [*(one for one in known if not one.done()), future]
-        return future
-
-    @contextmanager
-    def _seen_through(self) -> Iterator[None]:
-        """Wait in the end for the commits under way; not when somebody has interrupted them (see `persist`)."""
-        try:
-            yield
-        except Exception:
-            wait(self._commits)
-            raise
-        wait(self._commits)
 
     def stop(self) -> None:
         """Bind and stage nothing more. The steps that follow finish the current work."""
@@ -358,7 +308,7 @@ class Runner:
 
     def run(self, until: Until) -> Outcome:
         """Step until the run is over. Raises the first definite error of a source or an output, at the end."""
-        with renewing(self.lease, every=RENEW_EVERY, missed=self.missed.append) as lost, self._seen_through():
+        with renewing(self.lease, every=RENEW_EVERY, missed=self.missed.append) as lost, self._commits.seen_through():
             course = self.course(until, lost)
             while True:
                 try:
@@ -382,7 +332,7 @@ class Runner:
             if until and self._absent.away and (missing := self._absent.missing(self.board)) is not None:
                 raise missing
             yield 0.2
-        if self.stopping and not all(commit.done() for commit in self._commits):
+        if self.stopping and self.busy:
             self.board.stop()  # they are waited for, and may be on a mount that does not answer
         while not self.stopping and self._registering.missing(self.board):
             yield 0.05
@@ -414,7 +364,7 @@ class Runner:
         while not self._outage.waiting:
             if not self._instance.worker.idle:
                 yield 0.0
-            elif self._telling and self.env.monotonic() < until:
+            elif (self._instance.telling or not self._told.over) and self.env.monotonic() < until:
                 yield 0.05
             else:
                 return
@@ -432,11 +382,7 @@ class Runner:
     @property
     def busy(self) -> bool:
         """Whether a commit is under way, which is seen through before the store is closed."""
-        return not all(commit.done() for commit in self._commits)
-
-    @property
-    def _telling(self) -> bool:
-        return self._instance.telling or not all(one.done() for one in self._told)
+        return not self._commits.over
 
     def explain_stuck(self) -> tuple[Holder, ...]:
         """Return who holds a frontier of the flow back; see `Worker.explain_stuck`."""
