@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from pymysql.err import MySQLError
 from tests.mysql import MySql, of_old
 from tests.sources.mysql.store import Store
 from tests.waiting import eventually
@@ -54,6 +55,21 @@ def test_the_least_rights_that_the_page_names_are_enough(
     shop.catch_up()
     shop.do("INSERT INTO users VALUES (2, 'bob')")
     assert len(shop.held(shop.catch_up(), "users")) == 2
+
+
+@of_old
+def test_a_table_has_its_first_rows_although_somebody_empties_it_while_another_one_is_read(shop: Store) -> None:
+    """The server would show it as empty from then on, so the statement waits."""
+    shop.table("items", "id int PRIMARY KEY")
+    shop.do("INSERT INTO items VALUES (1), (2)")
+    setup = shop.source().placed("store", "db").setup
+    with setup.server.first_rows(setup.kind, [*setup.tables.values()]) as rows:
+        columns = {one: setup.columns[f"{shop.name}.{one}"] for one in ("users", "items")}
+        assert sum(map(len, rows.rows(shop.name, "users", columns["users"]))) == 1
+        with pytest.raises(MySQLError, match="Lock wait timeout"):
+            shop.do("SET lock_wait_timeout = 1", "TRUNCATE TABLE items")
+        assert sum(map(len, rows.rows(shop.name, "items", columns["items"]))) == 2
+    shop.do("TRUNCATE TABLE items")
 
 
 def test_what_is_written_while_the_first_rows_are_read_comes_once(shop: Store) -> None:
