@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from tests.sources.bytewax.connectors import until
 import tidegauge as tg
 from tidegauge.bytewax import OutputSource
 from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.errors.history import StoreBehindTable
+from tidegauge.errors.readers import CheckpointAhead, CheckpointOfAnother
 
 
 def flow_of(root: Path) -> tg.Dataflow:
@@ -39,6 +42,11 @@ def more(root: Path, *numbers: int) -> None:
     with open(root / "in" / "a.jsonl", "a") as file:
         file.write("".join(f'{{"n": {n}}}\n' for n in numbers))
     flow_of(root).run("caught-up", engine="local")
+
+
+def reached(part: Any) -> int:
+    """Return the first epoch that a partition has not given, by its state."""
+    return int(part.snapshot()["epoch"])
 
 
 def given(root: Path, **about: Any) -> list[dict[str, Any]]:
@@ -86,13 +94,74 @@ def test_a_state_is_the_first_epoch_that_was_not_given(tmp_path: Path) -> None:
         more(tmp_path, n)
     source = OutputSource(flow_of(tmp_path), "lines", up_to=5)
     for state in range(1, 6):
-        part = source.build_part("in", "lines", state)
+        part = source.build_part("in", "lines", {"epoch": state})
         found = list[int]()
-        while part.snapshot() < 5:
+        while reached(part) < 5:
             found += [row["n"] for row in part.next_batch()]
         with pytest.raises(StopIteration):
             part.next_batch()
-        assert (found, part.snapshot()) == ([*range(state, 5)], 5)
+        assert (found, reached(part)) == ([*range(state, 5)], 5)
+
+
+def read_to_its_end(root: Path, state: Any) -> tuple[list[int], Any]:
+    """Return what a partition gives that goes on from a state, up to where the output is, and its state then."""
+    part = OutputSource(flow_of(root), "lines", as_of=0).build_part("in", "lines", state)
+    found = list[int]()
+    while rows := part.next_batch():
+        found += [row["n"] for row in rows]
+    return found, part.snapshot()
+
+
+def test_a_dataflow_does_not_go_on_in_another_history(tmp_path: Path) -> None:
+    """The epochs of its state have other rows there, and those rows would never come."""
+    for n in range(3):
+        more(tmp_path, n)
+    found, state = read_to_its_end(tmp_path, None)
+    assert found == [0, 1, 2]
+    shutil.copytree(tmp_path / "lake", tmp_path / "backup" / "lake")
+    shutil.copy(tmp_path / "flow.db", tmp_path / "backup")
+    more(tmp_path, 3)
+    found, later = read_to_its_end(tmp_path, state)
+    assert found == [3]
+
+    shutil.copy(tmp_path / "backup" / "flow.db", tmp_path)  # the store is put back
+    with pytest.raises(StoreBehindTable):
+        read_to_its_end(tmp_path, later)
+    tg.recover(flow_of(tmp_path))
+    more(tmp_path, 4)
+    assert read_to_its_end(tmp_path, later)[0] == [4]
+
+    shutil.copy(tmp_path / "backup" / "flow.db", tmp_path)  # and so is the table
+    shutil.rmtree(tmp_path / "lake")
+    shutil.copytree(tmp_path / "backup" / "lake", tmp_path / "lake")
+    with pytest.raises(CheckpointAhead, match="there are the epochs below 3"):
+        read_to_its_end(tmp_path, later)
+    more(tmp_path, 5)  # 3, 4 and 5 are one epoch now
+    with pytest.raises(CheckpointOfAnother, match="of another history"):
+        read_to_its_end(tmp_path, later)
+    assert read_to_its_end(tmp_path, state)[0] == [3, 4, 5]
+
+    for path in (tmp_path / "in", tmp_path / "lake"):
+        shutil.rmtree(path)
+    (tmp_path / "flow.db").unlink()
+    for n in range(10, 16):  # somebody begins anew
+        more(tmp_path, n)
+    for gone in (state, later):
+        with pytest.raises(CheckpointOfAnother, match="of another store of output 'lines'"):
+            read_to_its_end(tmp_path, gone)
+
+
+def test_a_dataflow_that_lives_does_not_go_on_in_another_history(tmp_path: Path) -> None:
+    more(tmp_path, 0)
+    part = OutputSource(flow_of(tmp_path), "lines").build_part("in", "lines", None)
+    assert [row["n"] for row in part.next_batch()] == [0]
+    for path in (tmp_path / "in", tmp_path / "lake"):
+        shutil.rmtree(path)
+    (tmp_path / "flow.db").unlink()
+    more(tmp_path, 10)
+    more(tmp_path, 11)
+    with pytest.raises(CheckpointOfAnother):
+        until(lambda: bool(part.next_batch()))
 
 
 def test_a_table_by_key_gives_what_goes_and_what_comes(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
     op.input("orders", dataflow, OutputSource(flow, "orders"))
 
 The items are those that `flow.subscribe` gives: a dict for each row, with `_epoch`, `_diff` and the columns. First
-come the rows as of an epoch, then the changes of each later one, once it is published. There is one partition, and
-its resume state is an integer: the first epoch that was not given. An epoch is given whole, in one batch.
+come the rows as of an epoch, then the changes of each later one, once it is published. There is one partition. Its
+resume state is the first epoch that was not given, with what tells the store, the table and the history up to there
+from others (`Offset`). An epoch is given whole, in one batch.
 
-Invariant: the items up to a state of `e` add up to the output as of `e - 1`, in whatever dataflow it is resumed.
+Invariant: the items up to a state of `e` add up to the output as of `e - 1`, in whatever dataflow it is resumed; a
+state of another history is refused.
 
 >>> import tempfile
 >>> import tidegauge as tg
@@ -16,7 +18,7 @@ Invariant: the items up to a state of `e` add up to the output as of `e - 1`, in
 ...     flow.sink("orders", orders, tg.ParquetSink(f"{root}/orders"))
 ...     _ = flow.run("caught-up", engine="local")
 ...     part = OutputSource(flow, "orders").build_part("in", "orders", None)
-...     [(row["_epoch"], row["_diff"]) for row in part.next_batch()], part.snapshot()
+...     [(row["_epoch"], row["_diff"]) for row in part.next_batch()], part.snapshot()["epoch"]
 ([(0, 1), (0, 1)], 1)
 """
 
@@ -31,14 +33,16 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.flow.spec import Flow
+from tidegauge.looking.datasource.offsets import Offset
 from tidegauge.looking.subscription import ChangeFeed
 
 __all__ = ["OutputSource"]
 
 Row = dict[str, Any]
+State = dict[str, Any]
 
 
-class OutputSource(FixedPartitionedSource[Row, int]):
+class OutputSource(FixedPartitionedSource[Row, State]):
     """What an output holds, and what each later epoch changes.
 
     Args:
@@ -47,8 +51,9 @@ class OutputSource(FixedPartitionedSource[Row, int]):
         as_of: the epoch to begin with where there is no resume state; None for the newest published one.
         up_to: the first epoch that you do not want; None to go on until the sources of the flow have ended.
 
-    Raises `UnknownName`, `InvalidArgument`. Reading raises what `flow.subscribe` raises: `EpochBelowSince` where the
-    history since the resume state has been compacted, `OutputHasFailed`.
+    Raises `UnknownName`, `InvalidArgument`. Reading raises `CheckpointOfAnother` and `CheckpointAhead` where the
+    resume state is of another history than the output's, and what `flow.subscribe` raises: `EpochBelowSince` where
+    the history since the resume state has been compacted, `OutputHasFailed`.
     """
 
     def __init__(self, flow: Flow, output: str, *, as_of: int | None = None, up_to: int | None = None) -> None:
@@ -65,16 +70,17 @@ class OutputSource(FixedPartitionedSource[Row, int]):
         """Return the name of the output: one worker reads it."""
         return [self._output]
 
-    def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> _Following:  # noqa: ARG002
+    def build_part(self, step_id: str, for_part: str, resume_state: State | None) -> _Following:  # noqa: ARG002
         """Return what follows the output from an epoch on, or from its rows on."""
         feed = ChangeFeed(self._spec, self._output, env=Env())
-        return _Following(feed, resume_state, as_of=self._as_of, up_to=self._up_to)
+        reached = None if resume_state is None else Offset.decode(resume_state)
+        return _Following(feed, reached, as_of=self._as_of, up_to=self._up_to)
 
 
-class _Following(StatefulSourcePartition[Row, int]):
+class _Following(StatefulSourcePartition[Row, State]):
     """The one partition. reached: the first epoch that was not given; None before the rows to begin with."""
 
-    def __init__(self, feed: ChangeFeed, reached: int | None, *, as_of: int | None, up_to: int | None) -> None:
+    def __init__(self, feed: ChangeFeed, reached: Offset | None, *, as_of: int | None, up_to: int | None) -> None:
         self._feed: Final = feed
         self._reached = reached
         self._as_of: Final = as_of
@@ -84,10 +90,13 @@ class _Following(StatefulSourcePartition[Row, int]):
     def next_batch(self) -> list[Row]:
         """Return the rows of the next epochs that are there; none where none is."""
         self._awake = None
-        if self._up_to is not None and (self._reached or 0) >= self._up_to:
+        reached = self._reached
+        if self._up_to is not None and reached is not None and reached.epoch >= self._up_to:
             raise StopIteration
-        wanted = (self._as_of or 0) if self._reached is None else self._reached
+        wanted = (self._as_of or 0) if reached is None else reached.epoch
         standing, pause = self._feed.standing()
+        if reached is not None:
+            self._feed.prove(reached)
         if standing.upper <= wanted:
             if isinstance(standing.over, TidegaugeError):
                 raise standing.over
@@ -95,13 +104,16 @@ class _Following(StatefulSourcePartition[Row, int]):
                 raise StopIteration
             self._awake = datetime.now(UTC) + timedelta(seconds=pause)
             return []
-        if self._reached is None:
+        if reached is None:
             epoch, _ = self._feed.resolve(self._as_of)
-            rows, self._reached = self._feed.snapshot(epoch), epoch + 1
+            after = self._feed.offset(epoch + 1)
+            rows = self._feed.snapshot(epoch)
         else:
             upper = standing.upper if self._up_to is None else min(standing.upper, self._up_to)
-            self._reached, rows = self._feed.changes(self._reached, upper)
+            end, rows = self._feed.changes(reached.epoch, upper)
+            after = self._feed.offset(end)
         found: list[Row] = rows.to_pylist()
+        self._reached = after
         return found
 
     def next_awake(self) -> datetime | None:
@@ -110,4 +122,4 @@ class _Following(StatefulSourcePartition[Row, int]):
 
     def snapshot(self) -> Any:
         """Return the first epoch that was not given; None before anything was."""
-        return self._reached
+        return None if self._reached is None else self._reached.encode()

@@ -137,7 +137,10 @@ class CheckpointOfAnother(TidegaugeError):
         "since then the table was dropped, moved, replaced or rebuilt, or the flow has another store; its epochs may "
         "have other rows than those that the query was given"
     )
-    remedy = "start the query with a new checkpoint and an empty sink; startingOffsets says at which epoch"
+    remedy = (
+        "start the query with a new checkpoint and an empty sink; startingOffsets says at which epoch. A dataflow of "
+        "bytewax: with a new recovery store and an empty sink; as_of= says at which epoch"
+    )
 
 
 class CheckpointAhead(TidegaugeError):
@@ -148,7 +151,7 @@ class CheckpointAhead(TidegaugeError):
     cause = "the store, or the table, was put back to an older state; epochs may get other rows than they had"
     remedy = (
         "recover the store from the tables (tidegauge recover), run the flow until the output has caught up, and "
-        "start the query again; or start it with a new checkpoint and an empty sink"
+        "start the query again; or start it with a new checkpoint, or bytewax's recovery store, and an empty sink"
     )
 
 

@@ -32,10 +32,11 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import FlowNeverRan, NotPublished, OutputHasFailed
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.readers import KeyNotGiven, SubscribedFromNowhere
+from tidegauge.errors.readers import CheckpointAhead, CheckpointOfAnother, KeyNotGiven, SubscribedFromNowhere
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.looking.asof import AsOf
 from tidegauge.looking.changes import DIFF, changes, counted, state
+from tidegauge.looking.datasource.offsets import Offset
 from tidegauge.looking.envelopes import Enveloping, befores_and_afters, upserts
 from tidegauge.looking.inspect import opened
 from tidegauge.looking.view import viewed
@@ -86,6 +87,7 @@ class ChangeFeed:
         self._open: tuple[Store, Loaded | None] | None = None
         """The store while it is open, and what this look at it has loaded."""
         self._standing = _Reach(0)
+        self._proved: tuple[Offset, FlowRecord | None] | None = None
         self._naps = naps(_SOONEST, _SLOWEST)
         self._due = env.monotonic()
         sink = flow.output(output).sink
@@ -166,6 +168,31 @@ class ChangeFeed:
             loaded = store.load(self.flow.name) if positions else self._load(store)
             view = viewed(self.flow, self.output, as_of, store=store, loaded=loaded)
             return view.epoch, counted(view.schema.empty_table(), None, 1)
+
+    def offset(self, epoch: int) -> Offset:
+        """Return an epoch that is bound, with what tells the store, the table and the history up to it apart."""
+        with self._lock, self._opened() as store:
+            loaded = self._load(store)
+            table = viewed(self.flow, self.output, None, store=store, loaded=loaded).table
+            digests = store.digests(self.flow.name, [epoch])
+            return Offset.of(epoch, loaded.flow.incarnation, table, digests.get(epoch, ""))
+
+    def prove(self, offset: Offset) -> None:
+        """See that an offset is one of the present output, once after each look that found something.
+
+        Raises `CheckpointOfAnother`, and `CheckpointAhead` for one that is not published.
+        """
+        with self._lock:
+            seen = offset, self._flow
+            if seen == self._proved:
+                return
+            if self._flow is None or offset.epoch > self._flow.published:
+                published = 0 if self._flow is None else self._flow.published
+                raise CheckpointAhead(epoch=offset.epoch, output=self.output, upper=published)
+            if (unlike := offset.unlike(self.offset(offset.epoch))) is not None:
+                what, was, now = unlike
+                raise CheckpointOfAnother(epoch=offset.epoch, what=what, output=self.output, was=was, now=now)
+            self._proved = seen
 
     def snapshot(self, epoch: int) -> pa.Table:
         """Return the rows as of an epoch, as a change of it."""
