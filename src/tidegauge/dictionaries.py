@@ -30,6 +30,6 @@ def worth_a_dictionary(group: pa.Table) -> Any:
         return True  # the writer takes a list of leaves only, and says nothing when it misses one
     step = max(1, group.num_rows // _SAMPLE)
     # By batches: to take from all of a table at once, Arrow copies its texts into one array first.
-    some = [rows.take(pa.array(range(0, rows.num_rows, step))) for rows in group.to_batches()]
+    some = [rows.take(pa.array(range(0, rows.num_rows, step), pa.int64())) for rows in group.to_batches()]
     sample = pa.Table.from_batches(some, group.schema)
     return [name for name in group.schema.names if 2 * pc.count_distinct(sample.column(name)).as_py() <= len(sample)]

@@ -40,5 +40,8 @@ def test_a_staged_file_has_dictionaries_where_values_repeat_and_is_read_as_it_wa
         columns = [meta.column(number) for number in range(meta.num_columns)]
         assert {one.path_in_schema.partition(".")[0] for one in columns if one.has_dictionary_page} == encoded
         assert pq.read_table(tmp_path / "rows.parquet").equals(some)
+    pieces = pa.concat_tables([rows.slice(0, 0), rows.slice(0, 5), rows.slice(0, 0)]).select(["id", "country"])
+    write_rows(tmp_path / "pieces.parquet", pieces.schema, [pieces])
+    assert pq.read_table(tmp_path / "pieces.parquet").equals(pieces)
     write_rows(tmp_path / "none.parquet", rows.schema, [])
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
