@@ -62,7 +62,7 @@ class RowsTransaction:
         return key if key.ordered else None
 
     def rows(
-        self, database: str, table: str, columns: pa.Schema, part: RowsPart | None = None
+        self, database: str, table: str, columns: pa.Schema, part: RowsPart | None
     ) -> Generator[Sequence[tuple[bytes | None, ...]], None, None]:
         """Yield the rows of a table, some at a time, as the texts that the server writes. part: these alone, in the
         order of the key.
