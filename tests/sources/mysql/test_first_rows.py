@@ -24,7 +24,7 @@ def test_rows_that_are_given_up_are_read_no_further(mariadb: MariaDb) -> None:
 
     def read_a_little() -> None:
         with rows_transaction(place, MARIADB_SERVER, []) as transaction:
-            rows = transaction.rows(name, ENDLESS, pa.schema([("seq", pa.int64())]))
+            rows = transaction.rows(name, ENDLESS, pa.schema([("seq", pa.int64())]), None)
             assert next(rows)[0] == (b"1",)
             rows.close()
         over.set()

@@ -65,10 +65,10 @@ def test_a_table_has_its_first_rows_although_somebody_empties_it_while_another_o
     setup = shop.source().placed("store", "db").setup
     with setup.server.first_rows(setup.kind, [*setup.tables.values()]) as rows:
         columns = {one: setup.columns[f"{shop.name}.{one}"] for one in ("users", "items")}
-        assert sum(map(len, rows.rows(shop.name, "users", columns["users"]))) == 1
+        assert sum(map(len, rows.rows(shop.name, "users", columns["users"], None))) == 1
         with pytest.raises(MySQLError, match="Lock wait timeout"):
             shop.do("SET lock_wait_timeout = 1", "TRUNCATE TABLE items")
-        assert sum(map(len, rows.rows(shop.name, "items", columns["items"]))) == 2
+        assert sum(map(len, rows.rows(shop.name, "items", columns["items"], None))) == 2
     shop.do("TRUNCATE TABLE items")
 
 
