@@ -29,7 +29,16 @@ def worth_a_dictionary(group: pa.Table) -> Any:
     if any(pt.is_nested(field.type) for field in group.schema):
         return True  # the writer takes a list of leaves only, and says nothing when it misses one
     step = max(1, group.num_rows // _SAMPLE)
-    # By batches: to take from all of a table at once, Arrow copies its texts into one array first.
-    some = [rows.take(pa.array(range(0, rows.num_rows, step), pa.int64())) for rows in group.to_batches()]
-    sample = pa.Table.from_batches(some, group.schema)
-    return [name for name in group.schema.names if 2 * pc.count_distinct(sample.column(name)).as_py() <= len(sample)]
+    named = zip(group.schema.names, group.columns, strict=True)
+    return [name for name, column in named if _repeats(column, step)]
+
+
+def _repeats(column: pa.ChunkedArray, step: int) -> bool:
+    """Whether of every `step`th value half or more came before; True for a type that cannot be looked at so."""
+    try:
+        # By chunks: to take from all of them at once, Arrow copies their texts into one array first.
+        some = [chunk.take(pa.array(range(0, len(chunk), step), pa.int64())) for chunk in column.chunks]
+        sample = pa.chunked_array(some, column.type)
+        return bool(2 * pc.count_distinct(sample).as_py() <= len(sample))
+    except pa.ArrowNotImplementedError:
+        return True

@@ -43,5 +43,8 @@ def test_a_staged_file_has_dictionaries_where_values_repeat_and_is_read_as_it_wa
     pieces = pa.concat_tables([rows.slice(0, 0), rows.slice(0, 5), rows.slice(0, 0)]).select(["id", "country"])
     write_rows(tmp_path / "pieces.parquet", pieces.schema, [pieces])
     assert pq.read_table(tmp_path / "pieces.parquet").equals(pieces)
+    odd = pa.table({"n": pa.nulls(3), "v": pa.array(["a"] * 3, pa.string_view())})
+    write_rows(tmp_path / "odd.parquet", odd.schema, [odd])
+    assert pq.read_table(tmp_path / "odd.parquet").column("v").to_pylist() == ["a"] * 3
     write_rows(tmp_path / "none.parquet", rows.schema, [])
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
