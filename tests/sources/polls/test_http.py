@@ -606,6 +606,18 @@ def test_pages_are_followed_by_cursor(server: Served, tmp_path: Path) -> None:
     assert not one.poll()
 
 
+def test_a_cursor_takes_the_place_of_one_in_the_address(server: Served, tmp_path: Path) -> None:
+    """An address as documentation shows it, with its first page."""
+    one = driver(server, tmp_path, "/rates?page=1&size=1", rows="data", cursor=("next", "page"))
+    pages = {
+        f"/rates?page={n}&size=1": f'{{"data": [{{"n": {n}}}], "next": {n + 1 if n < 3 else "null"}}}'
+        for n in (1, 2, 3)
+    }
+    server.answer = lambda asked: Answer(pages[asked.path].encode())
+    one.poll()
+    assert numbers(one) == [1, 2, 3]
+
+
 def test_a_page_that_fails_leaves_nothing_of_the_others(server: Served, tmp_path: Path) -> None:
     def paged(asked: Asked) -> Answer:
         if "page" in asked.path:

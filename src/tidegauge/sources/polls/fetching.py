@@ -134,19 +134,18 @@ class HttpFetch:
             left -= len(page.body)
             if not (following := self._following(page)):
                 return
-            address, params = following
-            if self.cursor is None and not same_origin(address, first.url):
-                raise self._astray(f"lead to another server, {shown(address)}")
-            if (key := f"{address} {params}") in seen:
+            if self.cursor is None and not same_origin(following, first.url):
+                raise self._astray(f"lead to another server, {shown(following)}")
+            if following in seen:
                 raise self._astray("lead in a circle")
-            seen.add(key)
-            page = self._page(address, {}, left, params)
+            seen.add(following)
+            page = self._page(following, {}, left)
             if page.status != _OK:
                 raise self._astray(f"have one that is answered with {page.status}")
         raise self._astray(f"are more than {PAGES}")
 
-    def _following(self, page: _Page) -> tuple[str, dict[str, str]] | None:
-        """Return the address of the next page and its parameters, None after the last one."""
+    def _following(self, page: _Page) -> str:
+        """Return the address of the next page, "" after the last one."""
         if self.cursor is not None:
             where, parameter = self.cursor
             try:
@@ -154,12 +153,11 @@ class HttpFetch:
             except (ValueError, RecursionError) as error:
                 raise self._unlike(error) from None
             if cursor is None or cursor == "" or cursor is False:
-                return None
+                return ""
             if not isinstance(cursor, str | int):
                 raise self._astray(f"have a cursor of type {type(cursor).__name__}")
-            return self.url, {parameter: str(cursor)}
-        following = next_link(page.headers.get("link", ""), page.url)
-        return (following, {}) if following else None
+            return str(self.client.URL(self.url).copy_set_param(parameter, str(cursor)))
+        return next_link(page.headers.get("link", ""), page.url)
 
     def _rows(self, page: _Page) -> pa.Table:
         if is_page(page.headers.get("content-type", ""), page.body) and not isinstance(self.format, Raw | Text):
@@ -175,13 +173,11 @@ class HttpFetch:
         except Definite as error:
             raise self._unlike(error.summary) from None
 
-    def _page(
-        self, url: str, conditions: Mapping[str, str], limit: int, params: Mapping[str, str] | None = None
-    ) -> _Page:
+    def _page(self, url: str, conditions: Mapping[str, str], limit: int) -> _Page:
         """Return an answer, 200 or 304. Raises `HttpRefused`, `HttpTooLarge`, `HttpUnreachable`."""
         end = self._deadline.end = self.env.monotonic() + self.timeout
         headers = {name: secrets.resolve(name, value) for name, value in self.headers.items()}
-        asked = {name: secrets.resolve(name, value) for name, value in self.params.items()} | dict(params or {})
+        asked = {name: secrets.resolve(name, value) for name, value in self.params.items()}
         body = bytearray()
         try:
             request = self._request(url, asked, {**headers, **conditions})
