@@ -33,6 +33,7 @@ from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable, Rows
 __all__ = ["FollowedPartitions", "KnownPartitions", "PartitionsDifference", "difference"]
 
 _FILE: Final = "partitions.json"
+_EMPTIED: Final = "was emptied, by TRUNCATE or by a tool that writes all rows anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ def difference(known: KnownPartitions, now: Sequence[TablePartition]) -> Partiti
         if was is None or was.attached != one.attached:
             if not one.empty:
                 asked.append(RowsQuestion(one, one.attached, one.command, younger=not one.made, brought=True))
-        elif was.file != one.file and not was.empty:
+            if was is None and one.made and one.file != one.oid:  # it lay there when it was made
+                lost.append(f"{one.name} {_EMPTIED}")
+        elif was.file != one.file:  # also if it had no row then: it may have had some since
             asked.append(RowsQuestion(one, known.horizon, 0, younger=True, brought=False))
     return PartitionsDifference(tuple(lost), tuple(asked))
 
@@ -129,9 +132,7 @@ class FollowedPartitions:
                 f"{one.partition.name} was attached with rows" for one in old if one in changes.asked and one.brought
             ]
             emptied = [
-                f"{one.partition.name} was emptied, by TRUNCATE or by a tool that writes all rows anew"
-                for one in changes.asked
-                if not one.brought and one not in old
+                f"{one.partition.name} {_EMPTIED}" for one in changes.asked if not one.brought and one not in old
             ]
             gone = () if self.keeps else (*changes.lost, *emptied)
             if why := [*foreign, *gone, *brought]:
