@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import psycopg
@@ -44,15 +44,23 @@ TABLES: Final = {
 
 
 class RealSide(Side):
+    tables: ClassVar[Mapping[str, str]] = TABLES
+
     def __init__(self, server: Server, root: Path, whole: Sequence[str]) -> None:
         super().__init__()
         self.server, self.shop = server, Shop(server, root)
-        for name, columns in TABLES.items():
-            self.shop.table(name, columns, key=columns.split()[0], full=name in whole)
-        self.shop.publish()
+        for name, columns in self.tables.items():
+            self.create(name, columns, full=name in whole)
+        self.publish()
         self.user: PostgresSource = self.shop.source(metadata=True).placed("shop", "db")
         self.source, self.decode = self.user, self.user.decode
         self.open: psycopg.Connection[Any] | None = None
+
+    def create(self, name: str, columns: str, *, full: bool) -> None:
+        self.shop.table(name, columns, key=columns.split()[0], full=full)
+
+    def publish(self) -> None:
+        self.shop.publish()
 
     def declare(self, *tables: str) -> None:
         self.source = replace(self.user, tables=tables)
@@ -82,7 +90,7 @@ class RealSide(Side):
 
     def _change(self, connection: psycopg.Connection[Any], changes: Sequence[RowChange]) -> None:
         for change in changes:
-            table, key = sql.Identifier(change.stream), sql.Identifier(TABLES[change.stream].split()[0])
+            table, key = sql.Identifier(self.named(change)), sql.Identifier(self.tables[change.stream].split()[0])
             row = change.new or {}
             columns = [sql.Identifier(name) for name in row]
             places = sql.SQL(", ").join(sql.Placeholder() * len(row))
@@ -96,6 +104,10 @@ class RealSide(Side):
                 told = sql.SQL(", ").join(sql.SQL("{} = %s").format(one) for one in columns)
                 update = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(table, told, key)
                 connection.execute(update, [*row.values(), old])
+
+    def named(self, change: RowChange) -> str:
+        """The table that an application names."""
+        return change.stream
 
     def told(self, frontier: Frontier) -> None:
         self.subscription.acknowledge(frontier)
@@ -134,14 +146,17 @@ class RealSide(Side):
 
 
 class SimulatedSide(Side):
-    def __init__(self, user: PostgresSource, root: Path, whole: Sequence[str], dice: random.Random) -> None:
+    def __init__(
+        self, user: PostgresSource, root: Path, whole: Sequence[str], dice: random.Random, **parts: Sequence[str]
+    ) -> None:
         super().__init__()
-        columns = {stream: drop_ours(user.streams[stream]) for stream in TABLES}
+        columns = {stream: drop_ours(user.streams[stream]) for stream in user.streams}
+        parted = parts.get("parted", ())
         tables = [
-            DatabaseTable(name, ("public", name), columns[name], 16384 + number, name in whole)
-            for number, name in enumerate(TABLES)
+            DatabaseTable(name, ("public", name), columns[name], 16384 + number, name in whole, name in parted)
+            for number, name in enumerate(columns)
         ]
-        self.log = PostgresLog(tables, VirtualClock())
+        self.log = PostgresLog(tables, VirtualClock(), parts.get("spread", ()))
         self.log.sparing = dice.random() < 0.5
         cuts = SimulatedServer(self.log, cut=lambda count: dice.randrange(count + 1))
         self.source, self.decode = over_postgres(user, SourceFolder(str(root / "simulated")), cuts), user.decode
@@ -194,14 +209,20 @@ def fitted(dice: random.Random, table: str, _number: int, row: dict[str, Any]) -
 
 
 class PostgresLife(Life):
-    """One with slots, which are told what is durable. told: how many transactions were, by the last word."""
+    """One with slots, which are told what is durable. told: how many transactions were, by the last word.
+
+    has: makes the real side. parts: the tables whose rows are in partitions, or that are some.
+    """
+
+    has: type[RealSide] = RealSide
+    parts: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, server: Server, root: Path, seed: int) -> None:
         dice = random.Random(seed)
-        whole = [name for name in TABLES if dice.random() < 0.5]
-        real = RealSide(server, root, whole)
-        columns = {name: drop_ours(real.user.streams[name]) for name in TABLES}
-        simulated = SimulatedSide(real.user, root, whole, dice)
+        whole = [name for name in self.has.tables if dice.random() < 0.5]
+        real = self.has(server, root, whole)
+        columns = {name: drop_ours(real.user.streams[name]) for name in self.has.tables}
+        simulated = SimulatedSide(real.user, root, whole, dice, **self.parts)
         raised = (Transient, SlotLost, SlotAdvanced, PastAcknowledged)
         super().__init__(real, simulated, columns, dice, raised=raised, fitted=fitted, keeps=0.4)
         self.told = 0

@@ -73,7 +73,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     away       an upstream does not answer for a while
     clock      a driver's wall clock jumps, or runs too fast or too slow from then on
     rival      another driver is started beside the one that runs
-    retention  records are taken from upstream before they are read
+    retention  records are taken from upstream before they are read; rows come and go with partitions of a database
     stop       somebody stops the driver, and starts it again
     cut        the connections of a source that pushes are cut
     late       an upstream hears late, in any order, or never, what it is told: a source that pushes, or a topic
@@ -94,7 +94,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     remake     somebody has all rows of a table made again, by other code or by the same, or takes that back
     gain       the flow declares one more column of a source, from the next driver on; it begins without some; of a
                database, one more table
-    alter      a table of a database gets one more column, perhaps with values in the rows of before
+    alter      a table of a database gets one more column, perhaps with values in the rows of before, or a partition
     promote    a standby takes the place of a database's server: all that it lacks is gone, perhaps with the slot
     rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """

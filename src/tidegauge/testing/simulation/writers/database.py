@@ -108,6 +108,10 @@ class FollowedServer(Protocol):
         """Return where a table began, None where it has not."""
         ...
 
+    def fitted(self, table: DatabaseTable, row: Row) -> Row:
+        """Return a row that is made, with a key that the table can take."""
+        ...
+
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
         """Return a row that was there at the beginning. number: among those of its table."""
         ...
@@ -258,6 +262,7 @@ class DatabaseUpstream(LastingPlaces):
             table = random.choice(self.tables)
             columns, shard, lower = now[table.stream].columns, table.number - NUMBER, position + number
             new: Row = made(columns, seed=self._seed, shard=shard, lower=lower, upper=lower + 1).to_pylist()[0]
+            new = self.server.fitted(table, new)
             there, key = rows[table.stream], table.key
             old = there[random.choice([*there])] if there else None
             if table.stream in self.server.large and last.get(table.stream) in there and again.random() < _AGAIN:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.sources.postgres.catalog import PublishedTable, ServerColumn, SlotFacts
+from tidegauge.sources.postgres.catalog import PublishedTable, ServerColumn, SlotFacts, TablePartition
 from tidegauge.sources.postgres.growth import GrownColumn, TableGrowth
 from tidegauge.sources.postgres.types import modifier
 from tidegauge.testing.simulation.upstream.database.server import LogSlot
@@ -31,8 +31,11 @@ def slot_facts(slot: LogSlot, database: str, process: int) -> SlotFacts:
     return SlotFacts("pgoutput", database, slot.confirmed, slot.lost, process if held else None, slot.synced)
 
 
-def published(table: DatabaseTable, added: Sequence[AddedColumn]) -> PublishedTable:
-    """Return what the catalog says of a table. added: the columns that came to tables."""
+def published(
+    table: DatabaseTable, added: Sequence[AddedColumn], leaves: Sequence[TablePartition] = (), attached: int = 0
+) -> PublishedTable:
+    """Return what the catalog says of a table. added: the columns that came to tables. leaves: its partitions.
+    attached: the transaction that attached it, where it is one itself."""
     columns = tuple(_column(one.name, one.type) for one in table.columns)
     names, identity = tuple(table.columns.names), "f" if table.whole else "d"
     valued = {one.column.name for one in added if one.stream == table.stream and one.valued}
@@ -40,19 +43,28 @@ def published(table: DatabaseTable, added: Sequence[AddedColumn]) -> PublishedTa
         one.name: GrownColumn(number, *number_of(one.type), valued=one.name in valued)
         for number, one in enumerate(table.columns, 1)
     }
-    growth = TableGrowth(len(names), table.number, listed=False, columns=grown)
+    files = tuple((one.oid, one.file) for one in leaves)
+    unmoved = frozenset(one.oid for one in leaves if one.empty or one.file == one.oid)
+    stored = 0 if table.parted else table.number
+    growth = TableGrowth(len(names), stored, listed=False, columns=grown, parts=files, unmoved=unmoved)
     return PublishedTable(
         table.number,
         *table.place,
-        "r",
+        "p" if table.parted else "r",
         identity,
         key=True,
         readable=True,
         published=names,
         filtered=None,
         columns=columns,
+        partitions=tuple(leaves),
         growth=growth,
+        members=((_MEMBER + (attached << 32), ""),),
     )
+
+
+_MEMBER: Final = 16_000
+"""The number of the row that puts a table into the publication."""
 
 
 def _column(name: str, kind: Any) -> ServerColumn:

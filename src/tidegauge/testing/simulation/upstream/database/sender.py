@@ -21,38 +21,34 @@ Invariant: a connection that was cut, or whose client is gone, gives nothing and
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa  # noqa: F401 - for the example
 
-from tidegauge.disk import make_folder
 from tidegauge.errors.postgressource import ServerAway, SlotActive, SlotLost
-from tidegauge.sources.database.folder import SnapshotPiece
 from tidegauge.sources.postgres.catalog import (
     CatalogLook,
     PublicationFacts,
     RowsQuestion,
 )
-from tidegauge.sources.postgres.partitions import KnownPartitions
-from tidegauge.sources.postgres.progress import RowsProgress
-from tidegauge.sources.postgres.ranges import PageRange
 from tidegauge.sources.postgres.server import CatalogQuestion
 from tidegauge.sources.postgres.snapshot import SnapshotTask
-from tidegauge.sources.postgres.wire import TableShape
 from tidegauge.testing.simulation.clock import VirtualClock  # noqa: F401 - for the example
 from tidegauge.testing.simulation.upstream.database.catalog import published, slot_facts
 from tidegauge.testing.simulation.upstream.database.passing import GAP, LEAST, PassingTime
+from tidegauge.testing.simulation.upstream.database.reading import SimulatedReading
 from tidegauge.testing.simulation.upstream.database.server import LogSlot, PostgresLog
-from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable
+from tidegauge.testing.simulation.upstream.database.tables import (
+    DatabaseTable,  # noqa: F401 - for the example
+    TablePart,
+)
 from tidegauge.testing.simulation.upstream.database.texts import (
     data_frame,
     history,
-    line_of,
     messages,
     sign_of_life,
 )
@@ -70,7 +66,6 @@ _DATABASE: Final = "simulated"
 _PROCESS: Final = 4711
 _SILENCE: Final = 60.0
 """Seconds after which the server ends a session that says nothing: `wal_sender_timeout`."""
-_PAUSE: Final = 0.02
 
 
 def _all(count: int) -> int:
@@ -119,17 +114,24 @@ class SimulatedServer:
             replicates=True,
             database=_DATABASE,
             end=self.log.end,
-            publication=PublicationFacts(inserts=True, updates=True, deletes=True, truncates=True, root=False),
-            tables=tuple(published(one, self.log.database.added) for one in known if one.place in tables),
+            publication=PublicationFacts(
+                inserts=True, updates=True, deletes=True, truncates=True, root=self.log.spread is None
+            ),
+            tables=tuple(
+                published(one, self.log.database.added, self.log.leaves(one.stream), self.log.attached(one.stream))
+                for one in known
+                if one.place in tables
+            ),
             missing=(),
             slot=None if there is None else slot_facts(there, _DATABASE, _PROCESS),
+            horizon=self.log.horizon,
         )
         self.meet("looked")
         return found
 
-    def old_rows(self, questions: Sequence[RowsQuestion]) -> Sequence[RowsQuestion]:  # noqa: ARG002
-        """Return none: it has no partitions."""
-        return ()
+    def old_rows(self, questions: Sequence[RowsQuestion]) -> Sequence[RowsQuestion]:
+        """Return the questions to which the answer is that there are such rows."""
+        return [one for one in questions if any(table.old_rows(one) for table in self.log.parted.values())]
 
     def sender(self, slot: str) -> SimulatedSender:
         """Begin a session. Raises `ServerAway`."""
@@ -175,7 +177,7 @@ class SimulatedSender:
         self._waits: frozenset[int] | None = None
         self._temporary = False
         self._at = 0
-        self._described: Final[set[tuple[str, int]]] = set()
+        self._described: Final[set[tuple[str, int, TablePart | None]]] = set()
         self._frames: Final[deque[bytes]] = deque()
         self._rest = 0.0
         """The instant from which on more of the frames on their way comes."""
@@ -325,73 +327,3 @@ class SimulatedSender:
         self._server.answer(self._line)
         if self.ended:
             raise ServerAway(source=_SHOWN, detail="it ended the session")
-
-
-class SimulatedReading:
-    """First rows that are being read: each table whole, as it was at the place of the snapshot."""
-
-    def __init__(self, server: SimulatedServer, task: SnapshotTask) -> None:
-        self.pieces: Final[dict[str, tuple[SnapshotPiece, ...]]] = {}
-        self.shapes: Final[dict[str, str]] = {}
-        self.partitions: Final[dict[str, KnownPartitions | None]] = {}
-        self._server: Final = server
-        self._task: Final = task
-        self._line: Final = server.log.cuts
-        self._work: Final = self._steps()
-
-    @property
-    def steps(self) -> SimulatedReading:
-        """Itself."""
-        return self
-
-    def stop(self) -> None:
-        """Nothing: nobody else is at it."""
-
-    def go_on(self, seconds: float) -> bool:
-        """Read for so long; return whether all is read."""
-        until = self._server.clock.monotonic() + seconds
-        for _ in self._work:
-            self._server.clock.sleep(_PAUSE)
-            if self._server.clock.monotonic() >= until:
-                return False
-        return True
-
-    def close(self) -> None:
-        """Give it up."""
-        self._work.close()
-
-    def _steps(self) -> Generator[None, None, None]:
-        task = self._task
-        progress = RowsProgress(task.folder.snapshot, task.folder.changing)
-        if task.at == task.since:
-            task.folder.clear_snapshot()
-            progress.begin(task.since)
-        progress.tidy()
-        progress.attempt(task.at)
-        for number, stream in enumerate(task.streams):
-            self._server.meet("copy rows")
-            self._server.answer(self._line)
-            table = replace(self._server.log.database.tables[stream], columns=task.streams[stream][1])
-            plan, pages = progress.plan(stream, "simulated", [PageRange(0, None)]), PageRange(0, None)
-            self.pieces[stream] = self._read(table, Path(task.folder.snapshot, f"{number}-{plan.name}.csv"))
-            progress.read(plan, pages, self.pieces[stream])
-            keys = table.columns.names if table.whole else [table.key]
-            self.shapes[stream] = TableShape(
-                table.number, *table.place, tuple(table.columns.names), tuple(keys)
-            ).encoded()
-            self._server.meet("rows are copied")
-            yield
-
-    def _read(self, table: DatabaseTable, path: Path) -> tuple[SnapshotPiece, ...]:
-        """Write the rows of a table to a file, in two pieces where there are enough."""
-        lines = [line_of(row, table) for row in self._server.log.database.rows_at(table.stream, self._task.at)]
-        make_folder(path.parent)
-        path.write_bytes(b"".join(lines))
-        found: list[SnapshotPiece] = []
-        start = first = 0
-        for some in (lines[: len(lines) // 2], lines[len(lines) // 2 :]):
-            if some:
-                size = sum(map(len, some))
-                found.append(SnapshotPiece(str(path), start, size, len(some), first))
-                start, first = start + size, first + len(some)
-        return tuple(found)

@@ -21,14 +21,22 @@ Invariant: what committed at or after the place that a slot was told is never fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import pyarrow as pa  # noqa: F401 - for the example
 
+from tidegauge.sources.postgres.catalog import TablePartition
 from tidegauge.testing.simulation.clock import VirtualClock
-from tidegauge.testing.simulation.upstream.database.tables import AddedColumn, DatabaseRows, DatabaseTable, RowChange
+from tidegauge.testing.simulation.upstream.database.partitioned import PartitionedTable, SpreadTables
+from tidegauge.testing.simulation.upstream.database.tables import (
+    AddedColumn,
+    DatabaseRows,
+    DatabaseTable,
+    Row,
+    RowChange,
+)
 
 __all__ = ["Line", "LogSlot", "PartedStandby", "PostgresLog"]
 
@@ -76,11 +84,12 @@ class PostgresLog:
     away: whether it answers nobody. slow: whether what a slot is told stays on its way. sparing: whether it leaves
     out texts that a transaction has; large: the streams whose other texts it leaves out, too (see `messages`). cuts:
     how often all connections were cut. changes: how often there was news. open: the transactions that have not ended.
+    parted: the partitions of tables that have some, by stream. spread: the tables that are partitions of another one.
     timelines: where those before the present one have ended. standby: the one that was parted from it, if one was.
     shown: how far anybody knows that a log went. begun: whether anybody has followed the present timeline.
     """
 
-    def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock) -> None:
+    def __init__(self, tables: Sequence[DatabaseTable], clock: VirtualClock, spread: Sequence[str] = ()) -> None:
         self.database = DatabaseRows(tables)
         self.clock: Final = clock
         self.end = _FIRST
@@ -88,6 +97,8 @@ class PostgresLog:
         self.away = self.slow = self.sparing = False
         self.large: frozenset[str] = frozenset()
         self.cuts = self.changes = 0
+        self.parted: Final = {one.stream: PartitionedTable(one) for one in tables if one.parted}
+        self.spread: Final = SpreadTables([one for one in tables if one.stream in spread]) if spread else None
         self.timelines: Final[list[int]] = []
         self.standby: PartedStandby | None = None
         self.begun = False
@@ -108,6 +119,7 @@ class PostgresLog:
     def finish(self, number: int, changes: Sequence[RowChange]) -> None:
         """End a transaction, with its changes; with none where it is rolled back."""
         self.open.discard(number)
+        changes = [routed for change in changes for routed in self._routed(change, number)]
         self.end += _CHANGE * (1 + len(changes))
         if changes:
             self.database.commit(self.end, at=self.clock.micros(), number=number, changes=changes)
@@ -118,6 +130,50 @@ class PostgresLog:
     def write(self, changes: Sequence[RowChange]) -> None:
         """Carry out a transaction."""
         self.finish(self.begin(), changes)
+
+    def _routed(self, change: RowChange, number: int) -> Iterable[RowChange]:
+        if self.spread is not None and change.stream in self.spread.attached:
+            return self.spread.routed(change)
+        table = self.parted.get(change.stream)
+        return (change,) if table is None else table.routed(change, number)
+
+    def detach_for_a_while(self, stream: str, work: Callable[[dict[Any, Row]], object]) -> None:
+        """Detach one of the spread tables, change its rows, without a word in the log, and attach it again."""
+        assert self.spread is not None  # noqa: S101 - it has such tables
+        work(self.database.rows[stream])
+        self.spread.attached[stream] = self.begin()
+        self.finish(self.spread.attached[stream], [])
+
+    def repartition(
+        self, stream: str, work: Callable[[PartitionedTable, int], object], brought: Sequence[Row] = ()
+    ) -> None:
+        """Change which partitions a table has, in a transaction. Its rows are those of the partitions then.
+
+        brought: rows that a partition has which is attached, from an earlier transaction.
+        """
+        table, rows, earlier = self.parted[stream], self.database.rows[stream], self.begin()
+        self.finish(earlier, [])
+        number = self.begin()
+        work(table, number)
+        table.bring(brought, earlier)
+        rows.update({row[table.table.key]: row for row in brought})
+        self.finish(number, [])
+        for key in [key for key, row in rows.items() if not table.has(row)]:
+            del rows[key]
+        table.keep(self.end, self.horizon)
+
+    def leaves(self, stream: str) -> tuple[TablePartition, ...]:
+        """Return the partitions of a table, none where it has its rows itself."""
+        return self.parted[stream].leaves if stream in self.parted else ()
+
+    def attached(self, stream: str) -> int:
+        """Return the transaction that attached a table to the one it is a partition of, 0 where it is none."""
+        return 0 if self.spread is None else self.spread.attached.get(stream, 0)
+
+    @property
+    def horizon(self) -> int:
+        """The number below which all transactions have ended."""
+        return min([*self.open, self._number + 1])
 
     def grow(self, count: int) -> None:
         """Write other tables' changes to the log."""

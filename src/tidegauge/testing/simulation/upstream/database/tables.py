@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-__all__ = ["AddedColumn", "DatabaseRows", "DatabaseTable", "LoggedTransaction", "Row", "RowChange"]
+__all__ = ["AddedColumn", "DatabaseRows", "DatabaseTable", "LoggedTransaction", "Row", "RowChange", "TablePart"]
 
 Row: TypeAlias = Mapping[str, Any]
 """The values of a row, by column."""
@@ -28,7 +28,7 @@ Row: TypeAlias = Mapping[str, Any]
 class DatabaseTable:
     """A table. place: its schema and name. number: the server's. Its first column is its key.
 
-    whole: whether the log has old rows, and not their keys alone.
+    whole: whether the log has old rows, and not their keys alone. parted: whether its rows are in partitions.
     """
 
     stream: str
@@ -36,6 +36,7 @@ class DatabaseTable:
     columns: pa.Schema
     number: int
     whole: bool = False
+    parted: bool = False
 
     @property
     def key(self) -> str:
@@ -57,12 +58,27 @@ class AddedColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePart:
+    """A partition. number: the server's. place: its schema and name."""
+
+    number: int
+    place: tuple[str, str]
+
+    def __str__(self) -> str:
+        return ".".join(self.place)
+
+
+@dataclass(frozen=True, slots=True)
 class RowChange:
-    """What became of a row. old: what it was, None for a new one. new: what it is, None for one that is gone."""
+    """What became of a row. old: what it was, None for a new one. new: what it is, None for one that is gone.
+
+    part: the partition that it is in, None for a table without.
+    """
 
     stream: str
     old: Row | None
     new: Row | None
+    part: TablePart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +144,6 @@ class DatabaseRows:
 
 def _take(rows: dict[Any, Row], key: str, change: RowChange) -> None:
     if change.old is not None and (change.new is None or change.new[key] != change.old[key]):
-        del rows[change.old[key]]
+        rows.pop(change.old[key], None)  # it may have come with a partition
     if change.new is not None:
         rows[change.new[key]] = change.new

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -23,7 +24,13 @@ import pyarrow as pa
 
 from tidegauge.remap.fromtime.lsn import Lsn
 from tidegauge.sources.postgres.types import modifier
-from tidegauge.testing.simulation.upstream.database.tables import DatabaseTable, LoggedTransaction, Row, RowChange
+from tidegauge.testing.simulation.upstream.database.tables import (
+    DatabaseTable,
+    LoggedTransaction,
+    Row,
+    RowChange,
+    TablePart,
+)
 
 __all__ = ["data_frame", "history", "line_of", "messages", "number_of", "sign_of_life", "text_of"]
 
@@ -91,13 +98,13 @@ def messages(
     transaction: LoggedTransaction,
     end: int,
     tables: Mapping[str, DatabaseTable],
-    told: set[tuple[str, int]],
+    told: set[tuple[str, int, TablePart | None]],
     *,
     sparing: bool = False,
     large: Collection[str] = (),
 ) -> Iterator[bytes]:
     """Yield the messages of a transaction. end: where its commit ends. tables: as they were then. told: tables that
-    were described before, each with how many columns it had.
+    were described before, each with how many columns it had, and those of each partition.
 
     sparing: whether a text that an update leaves alone stays out, as a large one does, where the transaction has it.
     large: the streams in whose changes it stays out wherever else the value is.
@@ -106,9 +113,11 @@ def messages(
     yield struct.pack(">cQqI", b"B", transaction.place, transaction.at - _EPOCH_2000, transaction.number)
     for change in transaction.changes:
         table = tables[change.stream]
-        if (shape := (change.stream, len(table.columns))) not in told:
+        if (shape := (change.stream, len(table.columns), change.part)) not in told:
             told.add(shape)
             yield _relation(table)
+            if change.part is not None:  # right after the one in whose name its changes come
+                yield _relation(replace(table, place=change.part.place, number=change.part.number))
         every = change.stream in large
         left_out = _left_out(change, table, seen, every=every) if sparing or every else frozenset()
         yield _change(change, table, left_out)

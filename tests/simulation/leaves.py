@@ -1,0 +1,41 @@
+"""A flow over tables that are partitions of another one, in most worlds: `search` looks here."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from tests.simulation.shop import by_key
+
+import tidegauge as tg
+from tidegauge.sources.database.folder import SourceFolder
+from tidegauge.testing.simulation.plan import FaultKind
+
+FAULTS: Final[tuple[FaultKind, ...]] = (
+    *("crash", "pause", "slow", "error", "lost", "full", "away", "cut", "late", "rival", "stop", "clock"),
+    *("retention", "history", "decisions", "rewind", "promote"),
+)
+KEYS: Final = {"north": "id", "south": "id", "users": "mail"}
+_ORDERS: Final = pa.schema([("id", pa.int64()), ("amount", pa.decimal128(10, 2)), ("note", pa.string())])
+COLUMNS: Final = {
+    "public.north": _ORDERS,
+    "public.south": _ORDERS,
+    "public.users": pa.schema([("mail", pa.string()), ("name", pa.string())]),
+}
+_FOLDER: Final = tempfile.TemporaryDirectory(prefix="tidegauge-leaves-")
+SourceFolder(str(Path(_FOLDER.name, "leaves", "db"))).keep_columns(COLUMNS)
+
+
+def make_flow() -> tg.Dataflow:
+    """Each table is kept by key, and all changes of one of them as well."""
+    flow = tg.Dataflow("leaves", store="sqlite:///leaves.db", tick=1.0)
+    address = "postgresql://nobody@nowhere/leaves"
+    db = flow.source(
+        "db", tg.PostgresSource(address, publication="all", tables=[*KEYS], folder=_FOLDER.name, metadata=True)
+    )
+    for table, key in KEYS.items():
+        flow.sink(table, db.table(table), by_key(table, key), schema="add")
+    flow.sink("changes", db.table("north").changelog("op"), tg.ParquetSink("lake/changes"), schema="add")
+    return flow
