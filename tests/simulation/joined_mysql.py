@@ -18,7 +18,7 @@ from tidegauge.testing.simulation.plan import FaultKind
 
 FAULTS: Final[tuple[FaultKind, ...]] = (
     *("gain", "crash", "pause", "slow", "error", "lost", "full", "away", "cut", "rival", "stop", "torn"),
-    *("retention", "history", "decisions", "remake", "restore", "rewind"),
+    *("retention", "history", "decisions", "remake", "restore", "rewind", "alter"),
 )
 KEYS: Final = {"orders": "id", "items": "name", "users": "id"}
 _USERS: Final = pa.schema([("id", pa.int64()), ("mail", pa.string())])

@@ -157,7 +157,7 @@ class Life:
                 found.append(ask(side))
             except self._raised as error:
                 found.append(type(error).__name__)
-        assert found[0] == found[1]
+        assert found[0] == found[1], found
         return found[0]
 
     def row(self, table: str) -> dict[str, Any]:

@@ -10,9 +10,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from pymysql.err import MySQLError
 from tests.mariadb import MariaDb
@@ -33,6 +35,8 @@ TABLES: Final = {
     "items": "name varchar(300) CHARACTER SET ascii PRIMARY KEY, price double, day date, part float, n smallint, "
     "seen datetime(6)",
 }
+
+LOCKED: Final = 1205
 
 
 class RealSide(Side):
@@ -95,8 +99,22 @@ class RealSide(Side):
     def reset(self) -> None:
         self.server.do("RESET MASTER")
 
-    def empty(self, table: str) -> None:
-        self.store.do(f"TRUNCATE TABLE {table}")
+    def empty(self, table: str) -> bool:
+        return self._altered(f"TRUNCATE TABLE {table}")
+
+    def add_column(self, table: str, name: str, *, early: bool) -> bool:
+        behind = f" AFTER `{TABLES[table].split()[0]}`" if early else ""
+        return self._altered(f"ALTER TABLE {table} ADD COLUMN {name} bigint{behind}")
+
+    def _altered(self, statement: str) -> bool:
+        """Carry out a statement; return False where somebody reads the table, so that it would have to wait."""
+        try:
+            self.store.do("SET lock_wait_timeout = 1", statement)
+        except MySQLError as error:
+            if error.args[0] != LOCKED:
+                raise
+            return False
+        return True
 
 
 class SimulatedSide(Side):
@@ -108,9 +126,9 @@ class SimulatedSide(Side):
             for number, name in enumerate(TABLES)
         ]
         self.log = BinlogLog(tables, VirtualClock(), setup.kind)
-        server = SimulatedBinlogServer(self.log, cut=lambda count: dice.randrange(count + 1), together=1)
-        self.source, self.decode = over_mysql(user, SourceFolder(str(root / "simulated")), server), user.decode
-        self.user = self.source
+        self.server = SimulatedBinlogServer(self.log, cut=lambda count: dice.randrange(count + 1), together=1)
+        self.source = self.user = over_mysql(user, SourceFolder(str(root / "simulated")), self.server)
+        self.decode = user.decode
 
     def declare(self, *tables: str) -> None:
         self.source = self.user.having(tables)
@@ -130,8 +148,17 @@ class SimulatedSide(Side):
     def reset(self) -> None:
         self.log.reset()
 
-    def empty(self, table: str) -> None:
-        self.log.state("TRUNCATE TABLE {}", self.log.database.tables[table])
+    def add_column(self, table: str, name: str, *, early: bool) -> bool:
+        there = self.log.database.tables[table]
+        if free := not self.log.is_read(there):
+            self.log.add_column(there, pa.field(name, pa.int64()), early=early)
+        return free
+
+    def empty(self, table: str) -> bool:
+        there = self.log.database.tables[table]
+        if free := not self.log.is_read(there):
+            self.log.state("TRUNCATE TABLE {}", there)
+        return free
 
 
 def fitted(dice: random.Random, table: str, number: int, row: dict[str, Any]) -> dict[str, Any]:
@@ -193,6 +220,44 @@ def test_a_table_that_is_declared_later_joins_with_the_rows_that_it_has_at_a_rea
         life.write()
         life.follow()
     assert life.given > 0
+
+
+@pytest.mark.long
+def test_columns_that_come_are_left_out_as_at_a_real_server(lives: Any) -> None:
+    """Also while first rows are read: nobody alters a table that has been read, or any, on MySQL 5.6. Who reads
+    another one late is refused if it was emptied, or rebuilt for its new column."""
+    life = lives(6)
+    named = life.real.user.setup.kind.named
+    life.write()
+    life.first()
+    life.write()
+    for number, early in enumerate((False, named, False, named)):
+        table = life.dice.choice([*TABLES])
+        assert life.both(lambda side, n=number, on=table, e=early: side.add_column(on, f"more_{n}", early=e)) is True
+        life.write()
+        assert isinstance(life.follow(), list)
+    assert life.given > 0
+
+    def reads(side: Any, changed: Callable[[Any], object]) -> list[Any]:
+        setup = life.real.user.setup
+        server: Any = side.server if isinstance(side, SimulatedSide) else setup.server
+        with server.first_rows(setup.kind, [*setup.tables.values()]) as rows:
+
+            def count(table: str) -> int:
+                return sum(len(some) for some in rows.rows(*setup.tables[table], life.columns[table]))
+
+            found: list[Any] = [count("orders"), side.add_column("orders", "more_4", early=False), changed(side)]
+            try:
+                return [*found, count("items")]
+            except TidegaugeError as error:
+                return [*found, type(error).__name__]
+
+    added = partial(reads, changed=lambda side: side.add_column("items", "more_5", early=False))
+    assert life.both(added)[1:3] == [False, named]
+    emptied = partial(reads, changed=lambda side: side.empty("items"))
+    [_, *found, last] = life.both(emptied)
+    assert found == [False, named]
+    assert last == "FirstRowsOutdated" if named else last > 0
 
 
 @pytest.mark.long

@@ -132,7 +132,11 @@ class Ground:
             answering,
             {**can_gain(spec, logs, engine), **can_join(spec)},
             (*listed, *loaded),
-            tuple(name for name in feeds if isinstance(getattr(spec.sources[name], "source", None), PostgresSource)),
+            tuple(
+                name
+                for name in feeds
+                if isinstance(getattr(spec.sources[name], "source", None), PostgresSource | MySqlSource)
+            ),
         )
         return Ground(make, spec, facts)
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
+from tidegauge.sources.push.protocol import TellsColumns
 from tidegauge.sources.push.source import PushedSource, joined_columns
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.database.source import SimulatedMySql, SimulatedPostgres
@@ -158,7 +159,9 @@ class DatabaseUpstream(LastingPlaces):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that the flow gets, and those that came to tables since."""
+        """The columns that the flow gets, and those that came to tables since, where it takes these on."""
+        if not isinstance(self._source, TellsColumns):
+            return self._user.schema
         further = {one: pa.schema([]) for one in self._source.streams}
         for added in self.log.database.added:
             further[added.stream] = further[added.stream].append(added.column)

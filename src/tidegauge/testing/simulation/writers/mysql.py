@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
+import pyarrow as pa
+
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.database.later import LaterTables, joined_places
 from tidegauge.sources.mysql.source import MySqlSource
@@ -31,6 +33,8 @@ _BITS: Final = 40
 _SPILL: Final = 80
 """Bytes of a table's changes in a transaction from which on they are written to files, in some worlds: two rows."""
 _SPILLS: Final = 0.4
+_EARLY: Final = 0.5
+"""How often a column comes right behind the key."""
 
 
 class FollowedBinlog:
@@ -123,7 +127,8 @@ class FollowedBinlog:
 
     def _events(self, transaction: LoggedTransaction) -> Iterator[LoggedEvent]:
         one = BinlogTransaction(self.place, transaction.number, 0, 0, transaction.changes)
-        return events(one, self.log.database.tables, self.log.kind, together=self._together)
+        tables = self.followed.tables_at(transaction.number)
+        return events(one, tables, self.log.kind, together=self._together)
 
     def act(self, act: Act, random: Random) -> None:
         """Do what befalls such a server alone."""
@@ -132,8 +137,19 @@ class FollowedBinlog:
                 self.log.grow(act.number)
             case "cut":
                 self.log.cut()
+            case "alter" if not self.log.away:
+                self._add_column(random)
             case "retention" if not self.log.away:
                 self._lose(random)
+
+    def _add_column(self, random: Random) -> None:
+        """Let a table have one more column, also in the midst of the others where the log names them."""
+        table = random.choice([*self.log.database.tables.values()])
+        column = pa.field(
+            f"more_{len(self.log.database.added)}", random.choice((pa.int64(), pa.string(), pa.decimal128(10, 2)))
+        )
+        if not self.log.is_read(table):  # or it waits for that, and is given up
+            self.log.add_column(table, column, early=self.log.kind.named and random.random() < _EARLY)
 
     def _lose(self, random: Random) -> None:
         """Take something from the flow that it needs."""
@@ -152,8 +168,12 @@ class FollowedBinlog:
             case "put back" if begun is not None and begun.done:
                 self._keep(begun=True)
                 log.put_back(len(log.transactions))
+            case "truncate" | "change" | "drop" if log.is_read(table):
+                pass  # it waits for the reader, and is given up
             case "truncate":
                 log.state("TRUNCATE TABLE {}", table)
+            case "change" if not log.kind.named and random.random() < _EARLY:
+                log.add_column(table, pa.field("more", pa.int64()), early=True)
             case "change":
                 log.state("ALTER TABLE {} MODIFY nothing int FIRST", table)
             case "drop":

@@ -21,15 +21,17 @@ Invariant: the rows of tables are what all transactions since the first made of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import pyarrow as pa  # noqa: F401 - for the example
 
 from tidegauge.sources.mysql.servers import MARIADB_SERVER, MYSQL8_SERVER, MYSQL_SERVER, ServerKind
 from tidegauge.testing.simulation.clock import VirtualClock
-from tidegauge.testing.simulation.upstream.database.binlog_events import BinlogTransaction
-from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, RowChange
+from tidegauge.testing.simulation.upstream.database.binlog_events import BinlogTransaction, type_of
+from tidegauge.testing.simulation.upstream.database.tables import AddedColumn, DatabaseRows, DatabaseTable, RowChange
 
 __all__ = ["BinlogLog"]
 
@@ -63,6 +65,10 @@ class BinlogLog:
         self.cuts = self.changes = 0
         self.reader: object = None
         """Who is sent the log."""
+        self.defined: Final[Counter[str]] = Counter()
+        """How often each table became another one, by their streams."""
+        self.read: Final[list[tuple[str, Callable[[], bool]]]] = []
+        """The streams whose tables transactions have read, each with whether that is still open."""
         self._open: Final[set[int]] = set()
         self._number = 0
         for table in tables:
@@ -81,6 +87,11 @@ class BinlogLog:
             **found,
             **{name: ",".join(f"{one}:1-{n}" for one, n in known.items()) for name, known in sets.items()},
         }
+
+    @property
+    def present(self) -> dict[str, DatabaseTable]:
+        """The tables at present."""
+        return self.database.tables_at(self.executed.get(self.domain, 0))
 
     @staticmethod
     def _server(domain: str) -> int:
@@ -112,7 +123,23 @@ class BinlogLog:
     def state(self, statement: str, table: DatabaseTable) -> None:
         """Carry out a statement about a table, whose name goes where it has {}."""
         database, name = table.place
+        at_once = (
+            not self.kind.by_sets and "ADD COLUMN" in statement
+        )  # who has begun to read sees the table all the same
+        self.defined[table.stream] += not (at_once or statement.startswith("ANALYZE"))
         self._logged(self.domain, statement=(database, statement.format(f"`{name}`")))
+
+    def is_read(self, table: DatabaseTable) -> bool:
+        """Whether an open transaction has read a table: an `ALTER TABLE` of it would wait."""
+        self.read[:] = [(stream, still) for stream, still in self.read if still()]
+        return any(stream == table.stream for stream, _ in self.read)
+
+    def add_column(self, table: DatabaseTable, column: Any, *, early: bool) -> None:
+        """Let a table have one more column. early: right behind its key."""
+        shown = f"`{column.name}` {type_of(column.type).shown}{f' AFTER `{table.key}`' if early else ''}"
+        self.state(f"ALTER TABLE {{}} ADD COLUMN {shown}", table)
+        place = self.executed[self.domain]
+        self.database.added.append(AddedColumn(place, table.stream, column, valued=False, early=early))
 
     def drop(self, table: DatabaseTable) -> None:
         """Take a table away."""
@@ -164,6 +191,7 @@ class BinlogLog:
         before = self.database
         self.database = DatabaseRows([*before.tables.values()], before.rows)
         self.database.gone.update(dict.fromkeys(before.gone, 0))
+        self.database.added.extend(replace(one, place=0) for one in before.added)
         self.transactions, self.executed, self.purged = [], {}, {}
         self.changes += 1
 

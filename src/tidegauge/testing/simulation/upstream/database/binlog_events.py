@@ -255,8 +255,8 @@ def _packed(size: int) -> bytes:
 def _image(row: Row, table: DatabaseTable) -> bytes:
     nulls, values = 0, b""
     for at, one in enumerate(table.columns):
-        if row[one.name] is None:
+        if (value := row.get(one.name)) is None:  # it may be older than the column
             nulls |= 1 << at
         else:
-            values += value_of(row[one.name], one.type)
+            values += value_of(value, one.type)
     return nulls.to_bytes((len(table.columns) + 7) // 8, "little") + values

@@ -16,10 +16,10 @@ Invariant: a connection that was cut, or whose client is gone, gives nothing any
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -49,6 +49,7 @@ BINLOG_POINTS: Final = (
 _SHOWN: Final = "the simulated database"
 _CHARSETS: Final = {45: "utf8mb4", 63: "binary"}
 _REFUSED: Final = 1236
+_OTHER_TABLE: Final = 1412
 _PAUSE: Final = 0.02
 _FEW: Final = 2
 
@@ -97,7 +98,7 @@ class SimulatedBinlogServer:
         return found
 
     def _followed(self, names: Sequence[tuple[str, str]]) -> list[FollowedTable]:
-        tables, gone = self.binlog.database.tables.values(), self.binlog.database.gone
+        tables, gone = self.binlog.present.values(), self.binlog.database.gone
         there = {one.place: _followed(one) for one in tables if one.stream not in gone}
         return [there.get(one, FollowedTable(*one, "", "", (), (), (), ())) for one in names]
 
@@ -120,12 +121,17 @@ class SimulatedBinlogServer:
         if not (kind.by_sets or gtids):
             detail = "it does not say which transactions are in its log"
             raise BinlogServerUnfit(source=_SHOWN, detail=detail, remedy="change any row")
-        there = {one.place: one for one in self.binlog.database.tables.values()}
+        there = {one.place: one for one in self.binlog.present.values()}
         rows = {place: [*self.binlog.database.rows[table.stream].values()] for place, table in there.items()}
         tables = [] if kind.named else self._followed(names)
-        found = SimulatedRows(gtids, tables, self, there, rows, self.binlog.cuts)
+        found = SimulatedRows(gtids, tables, self, there, rows, self.binlog.cuts, Counter(self.binlog.defined))
+        if not kind.named:  # it has touched all tables
+            self.binlog.read.extend((there[one].stream, found.is_open) for one in names)
         self.meet("rows are opened")
-        yield found
+        try:
+            yield found
+        finally:
+            found.over.append(True)
 
     def beside(self, name: str, work: Callable[[], object]) -> None:  # noqa: ARG002
         """Begin it beside the driver's worker; do it at once outside of a world."""
@@ -146,7 +152,8 @@ class SimulatedBinlogServer:
 
 @dataclass(frozen=True)
 class SimulatedRows:
-    """A transaction that reads first rows, see `FirstRowsTransaction`. seen: the rows of each table."""
+    """A transaction that reads first rows, see `FirstRowsTransaction`. seen: the rows of each table. defined: how
+    often each table had become another one when it began. over: has something once it is."""
 
     gtids: str
     tables: Sequence[FollowedTable]
@@ -154,6 +161,8 @@ class SimulatedRows:
     there: Mapping[tuple[str, str], DatabaseTable]
     seen: Mapping[tuple[str, str], Sequence[Row]]
     line: int
+    defined: Mapping[str, int]
+    over: list[bool] = field(default_factory=list)
 
     def key(self, database: str, table: str) -> TableKey | None:  # noqa: ARG002
         """Return None: each table is read as a whole, so its rows have their numbers by the order of their coming."""
@@ -168,13 +177,21 @@ class SimulatedRows:
     ) -> Generator[Sequence[tuple[bytes | None, ...]], None, None]:
         """Yield the rows of a table, some at a time."""
         self.server.meet("fetch rows")
-        place = database, table
-        asked = DatabaseTable(table, place, columns, self.there[place].number)
+        place, log = (database, table), self.server.binlog
+        here = self.there[place]
+        if here.stream in log.database.gone or log.defined[here.stream] != self.defined[here.stream]:
+            raise error_of(_SHOWN, _OTHER_TABLE, "Table definition has changed, please retry transaction")
+        log.read.append((here.stream, self.is_open))
+        asked = DatabaseTable(table, place, columns, here.number)
         for at in range(0, len(self.seen[place]), _FEW):
             self.server.clock.sleep(_PAUSE)
             self.server.answer(self.line)
             yield [cells(row, asked) for row in self.seen[place][at : at + _FEW]]
         self.server.meet("rows are fetched")
+
+    def is_open(self) -> bool:
+        """Whether it keeps others from changing the tables that it has read."""
+        return not (self.over or self.server.gone() or self.line != self.server.binlog.cuts)
 
 
 class SimulatedBinlog:
@@ -265,7 +282,8 @@ class SimulatedBinlog:
             one = self._log.transactions[number]
             if self._sent is not None:
                 self._sent[one.domain] = one.number
-            made = events(one, self._log.database.tables, self._log.kind, together=self._server.together)
+            tables = self._log.database.tables_at(one.number)
+            made = events(one, tables, self._log.kind, together=self._server.together)
             self._events.extend(event.data for event in made)
 
     def _answer(self) -> None:

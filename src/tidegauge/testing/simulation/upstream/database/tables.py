@@ -48,13 +48,14 @@ class DatabaseTable:
 class AddedColumn:
     """A column that came to a table. place: from which on changes have it.
 
-    valued: whether rows of before have a value in it, as of a default.
+    valued: whether rows of before have a value in it, as of a default. early: whether it came right behind the key.
     """
 
     place: int
     stream: str
     column: Any
     valued: bool
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,8 @@ class DatabaseRows:
         for one in self.added:
             if one.place <= place:
                 table = found[one.stream]
-                found[one.stream] = replace(table, columns=table.columns.append(one.column))
+                at = 1 if one.early else len(table.columns)
+                found[one.stream] = replace(table, columns=table.columns.insert(at, one.column))
         return found
 
     def commit(self, place: int, *, at: int, number: int, changes: Sequence[RowChange]) -> None:
