@@ -15,7 +15,7 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.mysqlsource import BinlogClosed, BinlogServerUnfit
-from tidegauge.sources.mysql import subscription
+from tidegauge.sources.mysql import silence
 
 pytestmark = pytest.mark.long
 
@@ -61,7 +61,7 @@ def test_what_a_server_changes_without_its_log_is_a_loss(
     shop.do("INSERT INTO users VALUES (1, 'ada')")
     flow = shop.catch_up()
     if running:
-        monkeypatch.setattr(subscription, "_LOOKS", 0.5)
+        monkeypatch.setattr(silence, "LOOKS", 0.5)
         run = flow.start(engine=tg.LocalEngine(threads=2))
         shop.do("INSERT INTO users VALUES (2, 'bob')")
         eventually(lambda: len(shop.held(flow, "users")) == 2)

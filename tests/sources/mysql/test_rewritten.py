@@ -10,8 +10,11 @@ import pytest
 from tests.sources.mysql.store import Store
 from tests.waiting import eventually
 
+import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.maintenance.resume import resume
+from tidegauge.sources.mysql import dump, silence
 
 pytestmark = pytest.mark.long
 
@@ -59,6 +62,24 @@ def test_a_log_that_was_reset_and_has_as_many_transactions_is_a_loss(shop: Store
     assert last in said
     assert "resume FLOW db --new-incarnation" in said
     assert held(shop) == list(range(5 + streamed))
+
+
+@pytest.mark.parametrize("shop", ["own_mariadb", "own_mysql", "own_mysql8"], indirect=True)
+def test_a_log_that_is_reset_under_a_running_flow_is_a_loss(shop: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump, "_HEARTBEAT", 500_000_000)
+    write(shop, 0, 5)
+    flow = shop.catch_up()
+    run = flow.start(engine=tg.LocalEngine(threads=2))
+    write(shop, 5, 1)
+    eventually(lambda: len(held(shop)) == 6)
+    before = ends(shop)
+    shop.server.do("RESET MASTER")
+    write(shop, 1000, before + 2)
+    monkeypatch.setattr(silence, "LOOKS", 0.5)
+    eventually(lambda: "failed" in {one.state for one in run.status.sources})
+    with pytest.raises(UpstreamRecreated):
+        run.wait()
+    assert held(shop) == list(range(6))
 
 
 def test_after_a_reset_a_new_incarnation_has_all_rows(shop: Store) -> None:

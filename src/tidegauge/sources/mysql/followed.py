@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tidegauge.errors.base import Transient
 from tidegauge.errors.mysqlsource import BinlogClosed, BinlogTableUnfit
+from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.database.folder import SourceFolder
 from tidegauge.sources.mysql.catalog import FollowedTable, ServerLook, changed, check_server
 from tidegauge.sources.mysql.gathering import FILED_FROM
@@ -65,9 +66,11 @@ class BinlogSetup:
         check_server(self.server.shown, found)
         return found
 
-    def look_for_log(self) -> None:
-        """Raise `BinlogClosed` where the server goes on without its log."""
-        self._written(self.server.look([]))
+    def log_end(self) -> Frontier:
+        """Return how far the log goes by now. Raises `BinlogClosed` where the server goes on without it."""
+        found = self.server.look([])
+        self._written(found)
+        return self.kind.end(self.server.shown, found.settings)
 
     def _written(self, found: ServerLook) -> None:
         if found.closed:

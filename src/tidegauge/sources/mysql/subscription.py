@@ -22,7 +22,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.errors.base import Transient
 from tidegauge.errors.mysqlsource import (
     BinlogPastFirstRows,
     BinlogPurged,
@@ -45,6 +44,7 @@ from tidegauge.sources.mysql.joining import AddedTables, began_with
 from tidegauge.sources.mysql.marks import LogMark, LogMarks
 from tidegauge.sources.mysql.proof import LogProof
 from tidegauge.sources.mysql.receiving import start_log
+from tidegauge.sources.mysql.silence import LogSilence
 from tidegauge.sources.mysql.snapshot import FirstRowsReading
 from tidegauge.sources.push.protocol import Received
 
@@ -55,7 +55,7 @@ _BYTES: Final = 16 << 20
 _IDLE: Final = 5.0
 """Seconds between two pieces of news that the log grew, but by nothing of these tables."""
 _LOOKS: Final = 10.0
-"""Seconds after which tables that have not joined are looked at again, and a server that sends nothing new."""
+"""Seconds after which tables that have not joined are looked at again."""
 _PATIENCE: Final = 30.0
 """Seconds for the transaction that is read once more: the server looks through a file of its log for it."""
 
@@ -77,6 +77,7 @@ class BinlogSubscription:
         self._told_end = False
         self._given_to = start
         self._given_at = self._looked_at = setup.server.clock.monotonic()
+        self._silence: Final = LogSilence(setup.server.shown, setup.server.clock.monotonic, setup.log_end)
         self._log = setup.server.log()
         try:
             record = setup.folder.stream()
@@ -118,7 +119,7 @@ class BinlogSubscription:
         self._look_again()
         if self._gathering is None or self._owed is not None:
             return self._first(until)
-        self._look_for_log()
+        self._silence.listen(Frontier(self._gathering.reached))
         return self._stream(self._gathering, limit, until)
 
     def acknowledge(self, frontier: Frontier) -> None:
@@ -297,10 +298,12 @@ class BinlogSubscription:
             if self._joining.go_on(gathering):
                 return self._given(gathering)
             left = until - self._server.clock.monotonic()
-            came = False
+            came = 0
             for event in self._log.events(0 if gathering.chunks else min(max(left, 0), 0.1)):
                 self._take(gathering, event)
-                came = True
+                came = event[4]
+            if came:
+                self._silence.heard(came, gathering.reached)
             if gathering.chunks and (not came or gathering.size >= _BYTES or gathering.chunks >= limit or left <= 0):
                 return self._given(gathering)
             if not came:
@@ -344,14 +347,6 @@ class BinlogSubscription:
             self._looked_at = self._server.clock.monotonic()
             self._found = self._setup.look(begun=True)
             self._joining.see(self._tables())
-
-    def _look_for_log(self) -> None:
-        """See now and then whether a server that sends nothing new still writes its log. Raises `BinlogClosed`."""
-        now = self._server.clock.monotonic()
-        if now - max(self._looked_at, self._given_at) >= _LOOKS:
-            self._looked_at = now
-            with suppress(Transient):  # the stream itself tells of a server that is away
-                self._setup.look_for_log()
 
     def _end_changed(self, gathering: EventGathering) -> None:
         """End the streams of tables that are others by now, though the log has not told it; note those that ended."""
