@@ -43,8 +43,8 @@ _SIGN: Final = 27
 
 
 class LogSilence:
-    """The events that have come of the stream. source: for people. end: how far the log goes; what it raises is passed on, if
-    that is for good."""
+    """The events that have come of the stream. source: for people. end: how far the log goes; what
+    it raises is passed on, if that is for good."""
 
     def __init__(self, source: str, clock: Callable[[], float], end: Callable[[], Frontier]) -> None:
         self._source: Final = source
