@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.mariadb import MariaDb
 from tests.sources.mysql.store import Store
@@ -20,7 +21,7 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store as FlowStore
 from tidegauge.sources.mysql.firstrows import RowsTransaction
-from tidegauge.sources.mysql.keyed import RowsPart
+from tidegauge.sources.mysql.keyed import RowsPart, TableKey
 from tidegauge.sources.mysql.subscription import BinlogSubscription
 
 pytestmark = pytest.mark.long
@@ -66,14 +67,14 @@ class Cut:
         def cut(one: RowsTransaction, database: str, table: str, columns: Any, part: RowsPart | None = None) -> Any:
             self.asked.append((table, part))
             for found in rows(one, database, table, columns, part):
-                for at in range(0, len(found), 50):
+                for at in range(0, len(found), 10):
                     if self.after is not None and self.after <= 0:
                         self.after = None
                         one.connection._sock.shutdown(2)
                         raise BinlogServerAway(source="the database", detail="it broke")
                     if self.after is not None:
-                        self.after -= 50
-                    yield found[at : at + 50]
+                        self.after -= 10
+                    yield found[at : at + 10]
 
         monkeypatch.setattr(RowsTransaction, "rows", cut)
 
@@ -84,7 +85,7 @@ class Cut:
 
 def connected(store: Store, start: Frontier, bound: Bound) -> BinlogSubscription:
     """A subscription that notes what it has read every few rows."""
-    return BinlogSubscription(replace(store.source().placed("store", "db").setup, piece=1 << 12), start, bound)
+    return BinlogSubscription(replace(store.source().placed("store", "db").setup, piece=1 << 11), start, bound)
 
 
 def followed(store: Store, bound: Bound, start: Frontier, wanted: str, cut: Cut) -> dict[str, list[dict[str, Any]]]:
@@ -148,9 +149,9 @@ def fill_users(store: Store) -> None:
         store.do(store.server.spoken(f"INSERT INTO users SELECT {key}, repeat('x', 400) FROM seq_1_to_{upto}"))
 
 
-def cut_off(store: Store, cut: Cut, start: Frontier, bound: Bound) -> None:
-    """Follow a store until the connection breaks, after a hundred rows."""
-    cut.after = 100
+def cut_off(store: Store, cut: Cut, start: Frontier, bound: Bound, *, after: int = 100) -> None:
+    """Follow a store until the connection breaks, after so many rows."""
+    cut.after = after
     subscription = connected(store, start, bound)
 
     def broken() -> bool:
@@ -218,3 +219,55 @@ def rows_of(store: Store, table: str) -> list[dict[str, Any]]:
     """The rows that the database has."""
     names = [name for (name, *_) in store.ask(f"SHOW COLUMNS FROM {table}")]
     return [dict(zip(names, row, strict=True)) for row in store.ask(f"SELECT * FROM {table}")]
+
+
+KEYS = {
+    "bigint unsigned": "CAST(seq AS UNSIGNED) * 250000000000000000",
+    "tinyint": "CAST(seq AS SIGNED) * 4 - 64",
+    "int(6) unsigned zerofill": "seq * 3",
+    "decimal(12,8)": "(CAST(seq AS SIGNED) - 15) / 10000000",
+    "char(12)": "concat(char(97 + seq % 3), elt(1 + seq % 2, 'B', 'b'), seq)",
+    "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin": "concat(elt(1 + seq % 3, 'é', '😀', '\\\\'), seq)",
+    "binary(8)": "concat(char(seq % 7), char(255 - seq), 'x')",
+    "varbinary(8)": "concat(char(seq % 7), char(200 + seq % 3), '''', seq)",
+    "date": "'1999-12-01' + INTERVAL seq * 17 DAY",
+    "datetime(6)": "'1999-12-31 23:59:59.5' + INTERVAL seq * 12345 MICROSECOND",
+    "timestamp": "'2026-03-29 00:30:00' + INTERVAL seq * 7 MINUTE",
+}
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_each_type_of_key_goes_on_where_it_was_cut_off(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Behind each of its keys, and with those rows that changed when it was whole in files."""
+    store, cut = Store(request.getfixturevalue(kind), tmp_path), Cut(monkeypatch)
+    for number, (type_, value) in enumerate(KEYS.items()):
+        store.table(f"t{number}", f"id {type_}, n int, note varchar(300), PRIMARY KEY (id)")
+        select = f"{value}, seq, repeat('x', 300) FROM seq_1_to_30"
+        store.do(store.server.spoken(f"INSERT INTO t{number} SELECT {select}"))
+    setup = store.source().placed("store", "db").setup
+    with setup.server.first_rows(setup.kind, []) as transaction:
+        for number, type_ in enumerate(KEYS):
+            key, columns = transaction.key(store.name, f"t{number}"), setup.columns[f"{store.name}.t{number}"]
+            assert key is not None, type_
+
+            def read(
+                key: TableKey = key, columns: pa.Schema = columns, number: int = number, **how: Any
+            ) -> list[Any]:
+                part = RowsPart(key, **how)
+                return [row for rows in transaction.rows(store.name, f"t{number}", columns, part) for row in rows]
+
+            rows = read()
+            for at, row in enumerate(rows):
+                assert read(behind=(row[0],)) == rows[at + 1 :], (type_, row[0])
+            assert sorted(read(among=[(row[0],) for row in rows[::3]])) == sorted(rows[::3]), type_
+    cut_off(store, cut, Frontier(), Bound(), after=30 * len(KEYS) - 15)
+    cut.asked.clear()
+    for number in range(len(KEYS)):
+        store.do(f"UPDATE t{number} SET note = n WHERE n % 7 = 3", f"DELETE FROM t{number} WHERE n % 7 = 1")
+    found = followed(store, Bound(), Frontier(), f"t{len(KEYS) - 1}", cut)
+    for number, type_ in enumerate(KEYS):
+        there = {(row["n"],): row["note"] for row in rows_of(store, f"t{number}")}
+        assert {key: row["note"] for key, row in applied(found[f"t{number}"], ["n"]).items()} == there, type_
+    assert all(part.behind is not None for number in range(len(KEYS)) for part in cut.parts(f"t{number}"))
