@@ -162,3 +162,13 @@ def test_changes_that_come_while_first_rows_are_read_and_are_lost_are_seen(
     monkeypatch.setattr(ChunksAside, "takes", lambda self, stream, chunks: stream in self._chunks)
     with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
         lived(kind)
+
+
+def test_tables_that_a_flow_lacks_by_which_its_store_is_recovered_are_behind_what_that_publishes() -> None:
+    """A driver dies behind its first commit, the store goes back, and the only table there is has the epoch still."""
+    plan = planned(20036, ground("postgres").facts, kinds=FAULTS["postgres"])
+    world = World(ground("postgres"), plan.with_acts([act for act in plan.acts if act.what != "retention"]))
+    world.run()
+    assert "put back" in world.trace.text()
+    assert {world.lake.upper(name) for name in ("orders", "items", "changes")} == {world.ledger.published}
+    assert world.ledger.published > 1

@@ -108,13 +108,18 @@ class Checks:
         """Look at nothing for a while: the store gets many epochs at once that were bound before."""
         self._blind = True
 
-    def recovered(self, forget: Forget) -> None:
-        """Look at all again: the store has what the tables hold. Raises `Broken` where it has not."""
+    def recovered(self, forget: Forget, *, without: Collection[str]) -> None:
+        """Look at all again: the store has what the tables hold. Raises `Broken` where it has not.
+
+        without: outputs that the flow lacked when it was recovered: epochs are published that only the others hold.
+        """
         self._blind = self.older = False
         self._astray.clear()
         self._clean.clear()
         self.era += 1
         self._ledger.come_back(self._held(), forget)
+        for name in without:
+            self.late.left_out(name)
         self._see_no_more(self._ledger.upper)
         self._published()
         for source in self._read:
@@ -178,7 +183,7 @@ class Checks:
                 self.late.found(driver, era=self.era)
                 self._astray.update(without if self.older else ())
                 for name in without:
-                    self.late.left_out(name)
+                    pass
                 if any(
                     upstream.made_anew or upstream.overtaken or upstream.spoilt
                     for upstream in self._upstreams.values()

@@ -120,10 +120,11 @@ def _put_back(world: World, backup: sqlite3.Connection) -> None:
 def _recover(world: World) -> None:
     """Recover the store, which nobody drives, and let drivers begin again."""
     world.checks.recovering()
-    done = False
+    done, lacking = False, set[str]()
     while not done:
         command = given(world, _recovered, whole=True)
         world.scheduler.wait(command.is_gone)
+        lacking |= command.without
         if isinstance(command.error, TablesDisagree):
             world.checks.parted()
             world.parted = True
@@ -131,7 +132,7 @@ def _recover(world: World) -> None:
         done = command.over and command.error is None
         if not done:
             world.scheduler.sleep(_AGAIN)
-    world.checks.recovered(lambda source, place: world.upstreams[source].forget(place))
+    world.checks.recovered(lambda source, place: world.upstreams[source].forget(place), without=lacking)
     world.file_laws.forget()
     world.steering.follow()
     world.down = False
