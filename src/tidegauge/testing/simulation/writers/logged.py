@@ -111,10 +111,15 @@ class LoggedUpstream(LastingPlaces):
         """Take the log away, or bring it back. The dataflow dies of it."""
         if away == self.whole:
             self._live = None
-            here, there = (self.log, Path(f"{self.log}.away")) if away else (Path(f"{self.log}.away"), self.log)
-            if here.exists():
-                here.rename(there)
+            here = self._place
             self.whole = not away
+            if here.exists():
+                here.rename(self._place)
+
+    @property
+    def _place(self) -> Path:
+        """Where the log is, which may be away."""
+        return self.log if self.whole else Path(f"{self.log}.away")
 
     # What the dataflow does.
 
@@ -226,12 +231,10 @@ class LoggedUpstream(LastingPlaces):
 
     def _hear(self) -> None:
         """Learn of the pieces that are new."""
-        if not self.whole:
-            return
         for part in (f"part-{n}" for n in range(_MOST_PARTS)):
-            pieces = self._pieces.setdefault(part, [])
-            for number in range(len(pieces), published_in(self.log / part)):
-                rows = self._sealed.get((part, number, read_manifest(self.log / part, number).digest), [])
+            pieces, folder = self._pieces.setdefault(part, []), self._place / part
+            for number in range(len(pieces), published_in(folder)):
+                rows = self._sealed.get((part, number, read_manifest(folder, number).digest), [])
                 if number >= self.there().get(part, 0):
                     self._break("no piece is published that bytewax may take back", f"piece {number} of {part} is")
                 twice = {row for some in self._pieces.values() for piece in some for row in piece} & {*rows}
