@@ -17,7 +17,7 @@ from tidegauge.sources.mysql.source import KIND_NOTE
 from tidegauge.testing.simulation.plan import FaultKind
 
 FAULTS: Final[tuple[FaultKind, ...]] = (
-    *("gain", "crash", "pause", "slow", "error", "lost", "full", "away", "cut", "rival", "stop", "torn"),
+    *("gain", "crash", "pause", "slow", "error", "lost", "full", "away", "cut", "late", "rival", "stop", "torn"),
     *("retention", "history", "decisions", "remake", "restore", "rewind", "alter"),
 )
 KEYS: Final = {"orders": "id", "items": "name", "users": "id"}

@@ -94,6 +94,12 @@ def test_tables_join_with_their_first_rows_and_what_changed_meanwhile(kind: str)
     assert any(meanwhile), "nothing committed while the first rows were read"
 
 
+def test_a_commit_that_waits_for_a_replica_is_not_lost_to_a_table_that_joins() -> None:
+    """It is sent before a transaction sees it, and the first rows are read by one that does."""
+    world = lived("mariadb", also=(Act(0.9, "late", "db", 3), Act(4.2, "late", "db", 2)))
+    assert same_as_the_database(world).keys() == KEYS.keys()
+
+
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
 def test_columns_that_come_to_a_mysql_are_left_out_and_no_table_ends(kind: str) -> None:
     """They come also while first rows are read. At MariaDB some come in the midst of the others."""

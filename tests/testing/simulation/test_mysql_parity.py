@@ -7,6 +7,7 @@ each table at the same bytes of them; or it is refused with the same error.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -71,6 +72,19 @@ class RealSide(Side):
             cursor.execute(f"DELETE FROM {change.stream} WHERE `{key}` = %s", [change.old[key]])
         else:
             cursor.execute(f"UPDATE {change.stream} SET {told} WHERE `{key}` = %s", [*row.values(), change.old[key]])
+
+    def hold_up(self) -> None:
+        """Have commits wait for a replica that is not there, when they are in the log."""
+        waits = {"wait_point": "'AFTER_SYNC'", "wait_no_slave": "ON", "timeout": "600000", "enabled": "ON"}
+        self.server.do(*(f"SET GLOBAL rpl_semi_sync_master_{name} = {value}" for name, value in waits.items()))
+
+    def write_held_up(self, changes: Sequence[RowChange]) -> None:
+        self.held_up = threading.Thread(target=self.write, args=(changes,))
+        self.held_up.start()
+
+    def set_free(self) -> None:
+        self.server.do("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+        self.held_up.join()
 
     def cut(self) -> None:
         """End those who are sent the log, and wait until the server has."""
@@ -138,6 +152,15 @@ class SimulatedSide(Side):
 
     def roll_back(self, changes: Sequence[RowChange]) -> None:
         self.log.finish(self.log.begin(), [])
+
+    def hold_up(self) -> None:
+        self.log.hold_up()
+
+    def write_held_up(self, changes: Sequence[RowChange]) -> None:
+        self.log.write(changes)
+
+    def set_free(self) -> None:
+        self.log.let_go()
 
     def cut(self) -> None:
         self.log.cut()
@@ -258,6 +281,38 @@ def test_columns_that_come_are_left_out_as_at_a_real_server(lives: Any) -> None:
     [_, *found, last] = life.both(emptied)
     assert found == [False, named]
     assert last == "FirstRowsOutdated" if named else last > 0
+
+
+@pytest.mark.long
+def test_what_a_commit_that_waits_for_a_replica_did_is_sent_before_a_transaction_sees_it(
+    own_mariadb: MariaDb, tmp_path: Path
+) -> None:
+    life = life_of(own_mariadb, tmp_path, 8)
+    kind = life.real.user.setup.kind
+
+    def seen(side: Any) -> tuple[int, int]:
+        """How many transactions of the log a transaction sees of those that were sent, and how many rows."""
+        setup = life.real.user.setup
+        server: Any = side.server if isinstance(side, SimulatedSide) else setup.server
+        with server.first_rows(kind, [*setup.tables.values()]) as rows:
+            there = sum(len(some) for one in TABLES for some in rows.rows(*setup.tables[one], life.columns[one]))
+            return side.reached[-1]["3"] - kind.clock.parse(rows.gtids)["3"], there
+
+    try:
+        life.write()
+        life.first()
+        life.both(lambda side: side.hold_up())
+        changes = life.changes(fresh=True)
+        life.both(lambda side: side.write_held_up(changes))
+        life.count += 1
+        assert life.follow() != []
+        behind, before = life.both(seen)
+        life.both(lambda side: side.set_free())
+        assert behind == 1
+        assert life.both(seen) == (0, before + len(changes))
+    finally:
+        for side in life.sides:
+            side.let_go()
 
 
 @pytest.mark.long

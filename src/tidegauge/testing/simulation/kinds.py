@@ -76,7 +76,8 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     retention  records are taken from upstream before they are read; rows come and go with partitions of a database
     stop       somebody stops the driver, and starts it again
     cut        the connections of a source that pushes are cut
-    late       an upstream hears late, in any order, or never, what it is told: a source that pushes, or a topic
+    late       an upstream hears late, in any order, or never, what it is told: a source that pushes, or a topic;
+               commits of a MariaDB are sent before others see them
     recreate   a topic is deleted, and another one of its name is made; somebody resumes the source that fails of it
     rotate     a log is renamed, or copied and truncated; an older file comes late; one grows and keeps its time
     stale      for a while, a broker says an older end of a topic's committed records than before

@@ -137,6 +137,10 @@ class FollowedBinlog:
                 self.log.grow(act.number)
             case "cut":
                 self.log.cut()
+            case "late" if not (self.log.away or self.log.kind.by_sets):  # first rows of a MySQL wait for commits
+                self.log.hold_up()
+            case "arrive":
+                self.log.let_go()
             case "alter" if not self.log.away:
                 self._add_column(random)
             case "retention" if not self.log.away:

@@ -4,6 +4,7 @@
     purging       takes the oldest transactions out of the log, and leaves the tables alone
     resetting     empties the log, and counts from 1 again (RESET MASTER)
     putting back  an older copy of the server: tables and log are what they were, and go on from there
+    holding up    what commits is in the log, and is sent, before others see it: until a replica has it (AFTER_SYNC)
 
 Nothing here moves by itself: no clock, no chance, no thread.
 
@@ -31,7 +32,13 @@ import pyarrow as pa  # noqa: F401 - for the example
 from tidegauge.sources.mysql.servers import MARIADB_SERVER, MYSQL8_SERVER, MYSQL_SERVER, ServerKind
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.upstream.database.binlog_events import BinlogTransaction, type_of
-from tidegauge.testing.simulation.upstream.database.tables import AddedColumn, DatabaseRows, DatabaseTable, RowChange
+from tidegauge.testing.simulation.upstream.database.tables import (
+    AddedColumn,
+    DatabaseRows,
+    DatabaseTable,
+    Row,
+    RowChange,
+)
 
 __all__ = ["BinlogLog"]
 
@@ -70,6 +77,7 @@ class BinlogLog:
         self.read: Final[list[tuple[str, Callable[[], bool]]]] = []
         """The streams whose tables transactions have read, each with whether that is still open."""
         self._open: Final[set[int]] = set()
+        self._seen: dict[str, int] | None = None
         self._number = 0
         for table in tables:
             self.state("CREATE TABLE {}", table)
@@ -80,13 +88,26 @@ class BinlogLog:
         found |= {"version": _VERSIONS[self.kind.name], "server_id": "57", "filters": ""}
         found |= {"server_uid": "the server", "server_uuid": _OURS[1], "gtid_domain_id": _OURS[0]}
         if not self.kind.by_sets:
-            state = ",".join(f"{one}-{self._server(one)}-{last}" for one, last in self.executed.items())
+            state = self._state(self.executed)
             return {**found, "gtid_binlog_pos": state, "gtid_binlog_state": state}
         sets = {"gtid_executed": self.executed, "gtid_purged": self.purged}
         return {
             **found,
             **{name: ",".join(f"{one}:1-{n}" for one, n in known.items()) for name, known in sets.items()},
         }
+
+    def snapshot(self) -> tuple[str, dict[str, list[Row]]]:
+        """Return the position of what a transaction sees that begins now, and the rows of each table there."""
+        if self.kind.by_sets:
+            return self.settings()[self.kind.position], {
+                one: [*rows.values()] for one, rows in self.database.rows.items()
+            }
+        seen = self.executed if self._seen is None else self._seen
+        place = seen.get(self.domain, 0) + 1
+        return self._state(seen), {one: self.database.rows_at(one, place) for one in self.database.tables}
+
+    def _state(self, executed: Mapping[str, int]) -> str:
+        return ",".join(f"{one}-{self._server(one)}-{last}" for one, last in executed.items())
 
     @property
     def present(self) -> dict[str, DatabaseTable]:
@@ -165,8 +186,17 @@ class BinlogLog:
         self.cuts += 1
         self.changes += 1
 
+    def hold_up(self) -> None:
+        """Let nobody see what commits from now on, but those who are sent the log."""
+        self._seen = dict(self.executed)
+
+    def let_go(self) -> None:
+        """Let all that is in the log be seen."""
+        self._seen = None
+
     def leave(self, *, killed: bool) -> None:  # noqa: ARG002 - what committed is on the disk
         """Answer nobody."""
+        self.let_go()
         self.away = True
         self._open.clear()
         self.cut()
@@ -174,6 +204,7 @@ class BinlogLog:
     def come_back(self) -> None:
         """Answer again."""
         self.away = False
+        self.let_go()
         self.changes += 1
 
     def purge(self, upto: Mapping[str, int]) -> None:
@@ -188,6 +219,7 @@ class BinlogLog:
     def reset(self) -> None:
         """Empty the log, and count from 1 again. Tables stay, and so do sessions; but nobody is sent the log on."""
         self.reader = None
+        self.let_go()
         before = self.database
         self.database = DatabaseRows([*before.tables.values()], before.rows)
         self.database.gone.update(dict.fromkeys(before.gone, 0))
@@ -197,6 +229,7 @@ class BinlogLog:
 
     def put_back(self, count: int) -> None:
         """Be as before the last transactions, this many. Connections are cut."""
+        self.let_go()
         kept, lost = self.transactions[: len(self.transactions) - count], self.transactions[-count:]
         for one in reversed(lost):
             self.executed[one.domain] = one.number - 1

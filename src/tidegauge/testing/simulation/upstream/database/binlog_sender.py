@@ -116,13 +116,13 @@ class SimulatedBinlogServer:
         """Lend a transaction that sees the tables of this instant."""
         self.meet("open rows")
         self.answer(self.binlog.cuts)
-        settings = self.binlog.settings()
-        gtids = kind.clock.render(kind.end(_SHOWN, settings)) if kind.by_sets else settings[kind.position]
+        gtids, seen = self.binlog.snapshot()
+        gtids = kind.clock.render(kind.frontier(_SHOWN, gtids)) if kind.by_sets else gtids
         if not (kind.by_sets or gtids):
             detail = "it does not say which transactions are in its log"
             raise BinlogServerUnfit(source=_SHOWN, detail=detail, remedy="change any row")
         there = {one.place: one for one in self.binlog.present.values()}
-        rows = {place: [*self.binlog.database.rows[table.stream].values()] for place, table in there.items()}
+        rows = {place: seen[table.stream] for place, table in there.items()}
         tables = [] if kind.named else self._followed(names)
         found = SimulatedRows(gtids, tables, self, there, rows, self.binlog.cuts, Counter(self.binlog.defined))
         if not kind.named:  # it has touched all tables
