@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import ExpressionFailed, ReadFailed
-from tidegauge.job.groups import judge
 from tidegauge.job.plan import JobResult
+from tidegauge.job.verdict import judge
 from tidegauge.remap.round import Failure
 
 READERS = {"a": "orders", "a2": "orders", "b": "clicks"}

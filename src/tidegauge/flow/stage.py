@@ -7,7 +7,7 @@ it. An output is in one job at a time: one is under way for all that is well, on
 and one for each source or output that is staged apart (`groups.py`), however long that one takes to say that
 upstream, or a disk, is still away.
 
-What a failure does (`groups.py`):
+What a failure does (`verdict.py`):
 
     transient error of a source         -> its outputs again, apart from the others, after a growing delay
     transient error of an output        -> that output again, apart from the others, after a growing delay
@@ -39,9 +39,10 @@ from tidegauge.flow.board import Board
 from tidegauge.flow.filling import Filling
 from tidegauge.flow.pinning import Pinning
 from tidegauge.job.durable import Losses, OutputFailures
-from tidegauge.job.groups import Apart, Group, Groups, Need, judge, keeping, needs, own
+from tidegauge.job.groups import Apart, Group, Groups, Need, needs
 from tidegauge.job.perform import Performed, Performer
 from tidegauge.job.plan import OutputPlan
+from tidegauge.job.verdict import given_up, judge, keeping, own
 from tidegauge.reclock.parts import START
 from tidegauge.reclock.slices import held
 from tidegauge.remap.binding import Slice
@@ -151,11 +152,9 @@ class _Stage:
         """When a job of the others began, or may have."""
         pasts = {name: plan.past for name, plan in setup.plans.items() if plan.past is not None}
         self.groups = Groups(late=setup.late.union(self.filling.cursors), pasts=pasts)
-        setup.backlog.attach(self.wake.activate)
-        setup.pausing.attach(self.wake.activate)
-        setup.pacing.attach(self.wake.activate)
-        for pieces in setup.pieces.values():
-            pieces.attach(self.wake.activate)
+        waking = [setup.backlog.attach, setup.pausing.attach, setup.pacing.attach]
+        for attach in (*waking, *(pieces.attach for pieces in setup.pieces.values())):
+            attach(self.wake.activate)
         self.settle()
 
     def settle(self) -> None:
@@ -189,9 +188,8 @@ class _Stage:
     def within(self, standing: Iterable[str]) -> dict[str, int]:
         """Return where outputs end: by a failure, or for now.
 
-        One that is filled ends with its plan, and one of a push source where what came is not whole.
-
-        Once nothing more will come, planning such an epoch says why.
+        One that is filled ends with its plan, and one of a push source where what came is not whole. Once nothing
+        more will come, planning such an epoch says why.
         """
         limits = dict(self.limits)
         for name, fill in self.filling.of.items():
@@ -226,8 +224,7 @@ class _Stage:
             self.groups = self.groups.fallen_behind(paused & standing.keys() - busy)
         if None in self.jobs and self.groups.one:
             return False  # it has its job
-        now = self.setup.env.monotonic()
-        begun = False
+        now, begun = self.setup.env.monotonic(), False
         full = self.setup.backlog.full | paused
         roomy = {name: upper for name, upper in standing.items() if name not in full}
         limits = self.within(roomy)
@@ -335,12 +332,10 @@ class _Stage:
             self.again(group if late else Apart(source), need, read, error, source=None if late else source)
         for apart, error in stuck.items():
             self.again(apart, need, [name for name in need.outputs if name == apart.output], error)
-        losing = {name: self.readers[name] for name in need.outputs if name not in {one.output for one in spared}}
-        lost = [hole for hole in performed.lost if hole.source in losing.values() and hole.source not in verdict.away]
+        lost, losers = given_up(need.outputs, performed.lost, self.readers, away=verdict.away, spared=spared)
         # Losses and failures are durable before any span leaves: no output gets past one that the store lacks.
         if lost:
-            losers = {hole.source for hole in lost}
-            self.setup.losses.note(lost, [name for name, source in losing.items() if source in losers])
+            self.setup.losses.note(lost, losers)
         self.report(verdict.failures, outputs)
         for name in need.outputs:
             if name in verdict.ends:
