@@ -284,7 +284,7 @@ class DeltaByKey:
 
         Raises `TableSchemaChanged`, `ColumnsRefused`, before any is.
         """
-        present = self.schema
+        present = None if self._swap else self._inner.schema
         if present is None:
             return columns
         return grown(
