@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.postgres import free_port
 from tests.simulation.lived import lived_through
@@ -18,6 +19,7 @@ from tidegauge.errors.postgressource import SlotAdvanced, SlotLost
 from tidegauge.errors.simulable import DatabaseNotKnown
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.remap.fromtime.lsn import WAL
+from tidegauge.sources.postgres import chunks
 from tidegauge.sources.postgres.gathering import Gathering
 from tidegauge.testing import simulate
 from tidegauge.testing.simulation.ground import Ground
@@ -107,6 +109,27 @@ def test_a_death_while_the_first_rows_are_read_makes_the_slot_anew() -> None:
     assert len(world.opened) == 2
     assert world.trace.text().count("db: make slot") == 2
     assert same_as_the_database(world) > 0
+
+
+WHILE_READ = tuple(Act(0.15 + n / 20, "append", "db", 4) for n in range(12))
+CUT_OFF = Fault("crash", "db: rows are copied", 3)
+
+
+def test_first_rows_that_were_cut_off_go_on_and_those_that_changed_meanwhile_are_read_again() -> None:
+    world = lived(CUT_OFF, more=WHILE_READ)
+    upstream = world.upstreams["db"]
+    [since, *_, at] = sorted({place for _, place in upstream.log.numbers})
+    assert all(upstream.log.database.touched(table, since, at) for table in ("orders", "items"))
+    assert world.trace.text().count("db: copy rows") < 8  # four ranges, twice
+    assert same_as_the_database(world) > 0
+
+
+def test_rows_that_changed_while_first_rows_were_cut_off_and_come_twice_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunks, "untouched", lambda rows, _keys: pa.repeat(pa.scalar(value=True), rows.num_rows))
+    with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
+        lived(CUT_OFF, more=WHILE_READ)
 
 
 def test_transactions_go_through_files_in_some_worlds_and_leave_texts_out_in_others() -> None:

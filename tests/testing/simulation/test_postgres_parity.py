@@ -351,6 +351,32 @@ def test_columns_that_come_are_told_of_as_by_a_real_server_and_have_the_same_val
     assert any(values["more"] is not None for values in given)
 
 
+def test_first_rows_that_were_cut_off_are_those_of_a_real_server_at_the_next_place(lives: Any) -> None:
+    life = lives(5)
+    for _ in range(8):
+        life.write()
+    slowly = life.real.shop.source(metadata=True, rate=1).placed("shop", "db")
+    life.real.source = slowly
+    for _ in range(2):
+        life.both(lambda side: side.connect(Frontier()))
+        for side in life.sides:
+            reading = getattr(side.subscription, "_inner", side.subscription)
+            while reading._reading is None:
+                side.subscription.receive(1000, 0.01)
+            side.subscription.receive(1000, 0.01)
+        life.both(lambda side: side.let_go())
+        for _ in range(3):
+            life.write()
+    life.real.source = life.real.user
+    life.first()
+    life.write()
+    life.follow()
+    places = sorted({place for _, place in life.simulated.log.numbers})
+    assert len(places) > 1, "nothing was read before"
+    for table in TABLES:
+        assert single(life.real.rows(table)) == single(life.simulated.rows(table))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_and_after_it_was_killed(lives: Any, seed: int) -> None:

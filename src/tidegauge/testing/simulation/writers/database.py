@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, Protocol
@@ -111,6 +111,10 @@ class FollowedServer(Protocol):
 
     def fitted(self, table: DatabaseTable, row: Row) -> Row:
         """Return a row that is made, with a key that the table can take."""
+        ...
+
+    def numbered(self, table: DatabaseTable, place: int, rows: Sequence[Row]) -> Iterable[tuple[int, Row]]:
+        """Yield the first rows of a table, which are of a place, with their numbers."""
         ...
 
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
@@ -220,7 +224,10 @@ class DatabaseUpstream(LastingPlaces):
             where, position = begun.given
             if where == place and lower <= position < upper:
                 first = server.followed.rows_at(table.stream, begun.since)
-                rows += [server.first(row, begun.since - 1, begun.at, number) for number, row in enumerate(first)]
+                rows += [
+                    server.first(row, begun.since - 1, begun.at, number)
+                    for number, row in server.numbered(table, begun.since, first)
+                ]
                 changes += server.followed.between(begun.since, begun.upto)
             if place == server.place:
                 changes += server.followed.between(max(lower, begun.upto), upper)

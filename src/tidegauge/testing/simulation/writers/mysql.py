@@ -8,7 +8,7 @@ Invariant: a flow that has begun with a log has the rows of that one, whatever t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -105,6 +105,10 @@ class FollowedBinlog:
     def fitted(self, table: DatabaseTable, row: Row) -> Row:  # noqa: ARG002
         """Return the row: tables take all keys."""
         return row
+
+    def numbered(self, table: DatabaseTable, place: int, rows: Sequence[Row]) -> Iterable[tuple[int, Row]]:  # noqa: ARG002
+        """Yield first rows with their numbers: they are read in their order."""
+        return enumerate(rows)
 
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
         """Return a row that was there at the beginning."""

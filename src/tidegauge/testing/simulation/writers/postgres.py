@@ -5,7 +5,7 @@ Invariant: a slot is taken away or moved on by somebody else alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -119,6 +119,11 @@ class FollowedPostgres:
         """Return a row with a key that a partition has: where there is none, half of all keys further down."""
         parted = self.log.parted.get(table.stream)
         return row if parted is None or parted.holds(row) else {**row, table.key: row[table.key] - (1 << 63)}
+
+    def numbered(self, table: DatabaseTable, place: int, rows: Sequence[Row]) -> Iterable[tuple[int, Row]]:
+        """Yield first rows with their numbers, which those who read them have given them."""
+        numbers = self.log.numbers[table.stream, place]
+        return ((numbers[row[table.key]], row) for row in rows)
 
     def first(self, row: Row, place: int, at: int, number: int) -> dict[str, Any]:
         """Return a row that was there at the beginning."""

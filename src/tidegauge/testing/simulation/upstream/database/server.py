@@ -85,6 +85,8 @@ class PostgresLog:
     out texts that a transaction has; large: the streams whose other texts it leaves out, too (see `messages`). cuts:
     how often all connections were cut. changes: how often there was news. open: the transactions that have not ended.
     parted: the partitions of tables that have some, by stream. spread: the tables that are partitions of another one.
+    copied: the keys of rows that were read into files, by path and byte. numbers: those of first rows by their keys,
+    by stream and place.
     timelines: where those before the present one have ended. standby: the one that was parted from it, if one was.
     shown: how far anybody knows that a log went. begun: whether anybody has followed the present timeline.
     """
@@ -99,6 +101,8 @@ class PostgresLog:
         self.cuts = self.changes = 0
         self.parted: Final = {one.stream: PartitionedTable(one) for one in tables if one.parted}
         self.spread: Final = SpreadTables([one for one in tables if one.stream in spread]) if spread else None
+        self.copied: Final[dict[tuple[str, int], Sequence[Any]]] = {}
+        self.numbers: Final[dict[tuple[str, int], Mapping[Any, int]]] = {}
         self.timelines: Final[list[int]] = []
         self.standby: PartedStandby | None = None
         self.begun = False

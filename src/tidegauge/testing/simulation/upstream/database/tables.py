@@ -130,6 +130,24 @@ class DatabaseRows:
                     _take(found, self.tables[stream].key, change)
         return list(found.values())
 
+    def writers_at(self, stream: str, place: int) -> dict[Any, int]:
+        """Return which transaction wrote a row last before a place, by the key of the row."""
+        key = self.tables[stream].key
+        changes = [
+            (one.number, change.new[key])
+            for one in self.log
+            if one.place < place
+            for change in one.changes
+            if change.stream == stream and change.new is not None
+        ]
+        return {**dict.fromkeys(self.first[stream], 0), **{of: number for number, of in changes}}
+
+    def touched(self, stream: str, lower: int, upper: int) -> frozenset[Any]:
+        """Return the keys of the rows of a table that transactions of a range made, changed or removed."""
+        key = self.tables[stream].key
+        changes = [change for one in self.between(lower, upper) for change in one.changes if change.stream == stream]
+        return frozenset(row[key] for change in changes for row in (change.old, change.new) if row is not None)
+
     def before(self, place: int) -> DatabaseRows:
         """Return the tables as they were before a place, as if nothing had come after it."""
         found = DatabaseRows([*self.tables.values()], self.first)
