@@ -11,7 +11,7 @@ from tests.simulation.test_shop import same_as_the_database
 
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, planned
+from tidegauge.testing.simulation.plan import Act, Fault, planned
 from tidegauge.testing.simulation.world import World
 
 PARTED = 2.3
@@ -52,6 +52,18 @@ def test_the_flow_goes_on_where_all_that_is_bound_is_there_and_nowhere_else(more
         assert world.ledger.failed() == ({} if went_over else {"db": UpstreamRecreated.code})
         over.add(went_over)
     assert over == ({False} if more == (BOUND,) else {True, False})  # some standbys lack the slot
+
+
+def test_a_slot_that_came_over_before_anything_was_bound_is_made_anew() -> None:
+    acts = (Act(0.05, "append", "db", 4), Act(0.3, "promote", "db", 1), Act(3.0, "append", "db", 4))
+    came_over = 0
+    for seed in range(4):
+        world = lived_through(ground(), acts, (Fault("crash", "db: rows are copied", 1),), ends=4.0, seed=seed)
+        assert len(world.opened) == 2
+        assert world.ledger.failed() == {}
+        assert same_as_the_database(world) > 0
+        came_over += world.trace.text().count("db: make slot") == 2
+    assert came_over > 0
 
 
 @pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(100, 130))])
