@@ -1,7 +1,7 @@
 """What befalls a simulated MariaDB or MySQL, and what a flow has to have of its transactions: see `BinlogLog`.
 
 Its log is purged, also past the flow; it is begun anew (RESET MASTER); an older copy of the server is put back; a
-table is emptied, dropped, or changed.
+table is emptied, dropped, or changed, or a row goes by its key alone.
 
 Invariant: a flow that has begun with a log has the rows of that one, whatever takes its place.
 """
@@ -23,7 +23,13 @@ from tidegauge.testing.simulation.upstream.database.binlog import BinlogLog
 from tidegauge.testing.simulation.upstream.database.binlog_events import BinlogTransaction, LoggedEvent, events
 from tidegauge.testing.simulation.upstream.database.binlog_sender import SimulatedBinlogServer
 from tidegauge.testing.simulation.upstream.database.source import SimulatedMySql, over_mysql
-from tidegauge.testing.simulation.upstream.database.tables import DatabaseRows, DatabaseTable, LoggedTransaction, Row
+from tidegauge.testing.simulation.upstream.database.tables import (
+    DatabaseRows,
+    DatabaseTable,
+    LoggedTransaction,
+    Row,
+    RowChange,
+)
 from tidegauge.testing.simulation.writers.database import TableBeginning, data_tables, row_of
 from tidegauge.testing.simulation.writers.feed import WorldMeeting
 
@@ -33,6 +39,8 @@ _BITS: Final = 40
 _SPILL: Final = 80
 """Bytes of a table's changes in a transaction from which on they are written to files, in some worlds: two rows."""
 _SPILLS: Final = 0.4
+_UNTOLD: Final = 40
+"""How much of `retention` it takes that the log does not tell a row that goes."""
 _EARLY: Final = 0.5
 """How often a column comes right behind the key."""
 
@@ -147,6 +155,8 @@ class FollowedBinlog:
                 self.log.let_go()
             case "alter" if not self.log.away:
                 self._add_column(random)
+            case "retention" if not self.log.away and act.number == _UNTOLD:
+                self._tell_less(random)
             case "retention" if not self.log.away:
                 self._lose(random)
 
@@ -158,6 +168,13 @@ class FollowedBinlog:
         )
         if not self.log.is_read(table):  # or it waits for that, and is given up
             self.log.add_column(table, column, early=self.log.kind.named and random.random() < _EARLY)
+
+    def _tell_less(self, random: Random) -> None:
+        """Let a row go in a session whose log has keys alone."""
+        table = random.choice([*self.log.database.tables.values()])
+        if rows := [*self.log.database.rows[table.stream].values()]:
+            self.overtaken = True
+            self.log.write([RowChange(table.stream, random.choice(rows), None)], keys=True)
 
     def _lose(self, random: Random) -> None:
         """Take something from the flow that it needs."""

@@ -132,9 +132,10 @@ class BinlogLog:
         if changes:
             self._logged(self.domain, changes=changes)
 
-    def write(self, changes: Sequence[RowChange]) -> None:
-        """Carry out a transaction."""
-        self.finish(self.begin(), changes)
+    def write(self, changes: Sequence[RowChange], *, keys: bool = False) -> None:
+        """Carry out a transaction. keys: the log has the keys alone of rows that go."""
+        if changes:
+            self._logged(self.domain, changes=changes, keys=keys)
 
     def grow(self, count: int) -> None:
         """Let another server's transactions come into the log, which change none of the tables."""
@@ -168,12 +169,17 @@ class BinlogLog:
         self.database.gone[table.stream] = self.executed[self.domain]
 
     def _logged(
-        self, domain: str, *, changes: Sequence[RowChange] = (), statement: tuple[str, str] = ("", "")
+        self,
+        domain: str,
+        *,
+        changes: Sequence[RowChange] = (),
+        statement: tuple[str, str] = ("", ""),
+        keys: bool = False,
     ) -> None:
         number, at = self.executed.get(domain, 0) + 1, self.clock.micros() // 1_000_000
         self.executed[domain] = number
         self.transactions.append(
-            BinlogTransaction(domain, number, self._server(domain), at, tuple(changes), statement)
+            BinlogTransaction(domain, number, self._server(domain), at, tuple(changes), statement, keys)
         )
         if changes:
             self.database.commit(number, at=at * 1_000_000, number=number, changes=changes)

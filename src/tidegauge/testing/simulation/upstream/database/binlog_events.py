@@ -44,7 +44,8 @@ _VARCHAR: Final = 1600
 @dataclass(frozen=True, slots=True)
 class BinlogTransaction:
     """A transaction. domain: or the server's UUID, of a MySQL. number: in it. server: who wrote it. at: when, in
-    seconds. statement: what it is, where it changes no rows but tables, with the database."""
+    seconds. statement: what it is, where it changes no rows but tables, with the database. keys: whether the log has
+    the keys alone of rows that are gone, as with `binlog_row_image = MINIMAL`."""
 
     domain: str
     number: int
@@ -52,6 +53,7 @@ class BinlogTransaction:
     at: int
     changes: Sequence[RowChange] = ()
     statement: tuple[str, str] = ("", "")
+    keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,10 @@ def events(
         table, done = tables[one.changes[run[0]].stream], _done(one.changes[run[0]])
         yield LoggedEvent(event(_TABLE_MAP, _described(table, named=kind.named)))
         count = len(table.columns)
-        present = ((1 << count) - 1).to_bytes((count + 7) // 8, "little") * (2 if done == 1 else 1)
+        there = (1 << count) - 1
+        if one.keys and done == 2:
+            there = 1  # the first column is the key
+        present = there.to_bytes((count + 7) // 8, "little") * (2 if done == 1 else 1)
         body = _number(table) + struct.pack("<H", 1) + (struct.pack("<H", 2) if mysql else b"")
         body += bytes([count]) + present
         images, places = b"", []
@@ -192,7 +197,7 @@ def events(
             for row, after in ((one.changes[at].old, False), (one.changes[at].new, True)):
                 if row is not None:
                     places.append(ImagePlace(at, after, before + len(images)))
-                    images += _image(row, table)
+                    images += _image(row, table, alone=there == 1)
         found = event(_ROWS[mysql][done], body + images)
         before += len(found)
         yield LoggedEvent(found, tuple(places))
@@ -252,11 +257,13 @@ def _packed(size: int) -> bytes:
     return bytes([size]) if size < 251 else b"\xfc" + struct.pack("<H", size)
 
 
-def _image(row: Row, table: DatabaseTable) -> bytes:
+def _image(row: Row, table: DatabaseTable, *, alone: bool) -> bytes:
+    """Return a row as the log has it. alone: its key alone."""
     nulls, values = 0, b""
-    for at, one in enumerate(table.columns):
+    columns = list(table.columns)[:1] if alone else list(table.columns)
+    for at, one in enumerate(columns):
         if (value := row.get(one.name)) is None:  # it may be older than the column
             nulls |= 1 << at
         else:
             values += value_of(value, one.type)
-    return nulls.to_bytes((len(table.columns) + 7) // 8, "little") + values
+    return nulls.to_bytes((len(columns) + 7) // 8, "little") + values
