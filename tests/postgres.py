@@ -50,6 +50,7 @@ SETTINGS: Final = {
     "max_connections": "60",
     "max_wal_size": "64MB",
     "log_min_messages": "fatal",
+    "password_encryption": "scram-sha-256",
     "autovacuum": "off",
 }
 GIVES_UP: Final = re.compile(r"(?m)^.*FATAL: (?!.*the database system is)")
@@ -91,6 +92,16 @@ def binaries() -> Path | None:
 def version(place: Path) -> int:
     said = subprocess.run([place / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
     return int("".join(c if c.isdigit() else " " for c in said).split()[0])
+
+
+def client_program(server: Server, name: str) -> Path:
+    """A program that comes with a server, or, where versions that are fetched lack it, with one that is newer."""
+    places = [server.programs, *(Path(place) for pattern in PLACES for place in glob.glob(pattern))]
+    least = version(server.programs)
+    able = [place for place in places if (place / name).exists() and version(place) >= least]
+    if not able:
+        pytest.skip(f"no {name} of version {least} or newer is on this machine")
+    return min(able, key=version) / name
 
 
 def free_port() -> int:

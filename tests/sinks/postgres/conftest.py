@@ -13,7 +13,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from psycopg import sql
-from tests.postgres import Server, new_database, query
+from tests.postgres import Server, client_program, new_database, query
 
 from tidegauge.sinks import OutputId, PostgresSink, Sink, StagedFile
 from tidegauge.sinks.protocol import job_mark
@@ -25,11 +25,19 @@ OUTPUT = OutputId("shop", "orders", "a" * 32)
 def dumped(server: Server, database: str, *options: str) -> Callable[[str], None]:
     """Dump a database, and return what restores it into another one."""
     place = server.folder / f"{database}.dump"
-    dump = [str(server.programs / "pg_dump"), *options, "-d", server.address(database)]
+    dump = [str(client_program(server, "pg_dump")), *options, "-d", server.address(database)]
     place.write_bytes(subprocess.run(dump, check=True, capture_output=True).stdout)
 
     def restore(into: str) -> None:
-        psql = [str(server.programs / "psql"), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(place), server.address(into)]
+        psql = [
+            str(client_program(server, "psql")),
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-f",
+            str(place),
+            server.address(into),
+        ]
         subprocess.run(psql, check=True, capture_output=True)
 
     return restore
