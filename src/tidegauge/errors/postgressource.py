@@ -22,6 +22,7 @@ __all__ = [
     "ServerUnfit",
     "SlotActive",
     "SlotAdvanced",
+    "SlotAwaits",
     "SlotForeign",
     "SlotLost",
     "SlotsExhausted",
@@ -169,6 +170,17 @@ class SlotAdvanced(Definite):
     remedy = (
         "the changes in between are lost for good. Fill new tables: declare the source under another name, with "
         "other outputs. Published epochs stay readable"
+    )
+
+
+class SlotAwaits(Transient):
+    """A slot that the server cannot make yet, since a transaction is open."""
+
+    code = "TG-0993"
+    what = "the slot {slot!r} of {source} is yet to be made: the server waits for {awaited}"
+    cause = "a slot begins where each transaction that was open has ended, anybody's, in any database of the server"
+    remedy = (
+        "nothing: the flow goes on when the transaction ends. To end it at once, as an administrator: {statement}"
     )
 
 

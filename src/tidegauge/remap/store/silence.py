@@ -34,10 +34,14 @@ PATIENCE: Final = 30.0
 
 
 def heard(
-    waiting: Generator[Any, Any, Any], *, patience: float, give_up: Callable[[], None]
+    waiting: Generator[Any, Any, Any],
+    *,
+    patience: float,
+    give_up: Callable[[], None],
+    busy: Callable[[], bool] = lambda: False,
 ) -> Generator[Any, Any, Any]:
     """Pass on what a connection waits for. When nothing came for `patience` seconds, give up and raise
-    `OperationalError`."""
+    `OperationalError`. busy: asked then whether the server has a reason, so that it is waited for as long again."""
     last = time.monotonic()
     try:
         wanted = next(waiting)
@@ -46,6 +50,9 @@ def heard(
             if ready:
                 last = time.monotonic()
             elif time.monotonic() - last > patience:
+                if busy():
+                    last = time.monotonic()
+                    continue
                 give_up()
                 raise psycopg.OperationalError(f"the server has said nothing for {patience:g} seconds")
             wanted = waiting.send(ready)

@@ -29,6 +29,7 @@ from typing import Final
 import pyarrow as pa
 
 from tidegauge.disk import make_folder
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
 from tidegauge.sources.database.later import JoinedTable, LaterTables, RowsUnderWay
 from tidegauge.sources.database.records import streamed, together
@@ -131,6 +132,11 @@ class ArrivingTables:
             )
             for stream, table in self.streams.items()
         ]  # fmt: skip
+
+    @property
+    def awaits(self) -> TidegaugeError | None:
+        """What keeps their rows from being read, as far as that is known."""
+        return self._maker.awaits()
 
     @property
     def partitions(self) -> Mapping[str, KnownPartitions | None]:

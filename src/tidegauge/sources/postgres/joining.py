@@ -61,7 +61,8 @@ class JoiningTables:
     @property
     def hindered(self) -> TidegaugeError | None:
         """Why tables have to wait, None where nothing keeps them from being read."""
-        return next(iter(self._unfit.values()), self._attempts.failure) if self._awaited else None
+        awaits = None if self._arriving is None else self._arriving.awaits
+        return next(iter(self._unfit.values()), self._attempts.failure or awaits) if self._awaited else None
 
     @property
     def _declared(self) -> list[JoinedTable]:

@@ -9,10 +9,13 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
-from tidegauge.errors.postgressource import ReplicationBroken, ServerAway, SlotLost
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.postgressource import ReplicationBroken, ServerAway, SlotAwaits, SlotLost
 from tidegauge.remap.fromtime.lsn import Lsn
+from tidegauge.sources.postgres.atwork import work_at_server
 from tidegauge.sources.postgres.sessions import DatabasePlace, error_of, explained, replicating, take_texts
 from tidegauge.sources.postgres.versions import slot_made
 from tidegauge.sources.postgres.wire import status
@@ -25,6 +28,10 @@ SILENCE: Final = 30.0
 _ASK: Final = 1.0
 _DATA, _ALIVE = b"wk"
 """Kinds of frames."""
+_LOOKS: Final = 5.0
+"""Seconds after which the server is asked what keeps it from making a slot, again and again."""
+_LINGERS: Final = 2.0
+"""Seconds for which the server may take to hear that it is not to make a slot."""
 _SOON: Final = 0.002
 """Seconds for which changes that have come wait for others, so that they travel together."""
 
@@ -47,7 +54,8 @@ class LogSender:
         self._connection: Final = replicating(place)
         self._pg: Final[Any] = self._connection.pgconn
         self._heard = self._asked = time.monotonic()
-        self._making = False
+        self._making = self._unheard = False
+        self._awaits: TidegaugeError | None = None
 
     def identity(self) -> str:
         """Return which server, which timeline of it, and which database this is."""
@@ -77,7 +85,7 @@ class LogSender:
         self._pg.nonblocking = 1
         self._pg.send_query(slot_made(self._slot, kind, self._connection.info.server_version).encode())
         self._pg.flush()
-        self._making = True
+        self._making, self._asked = True, time.monotonic()
 
     def copy(self, slot: str) -> int:
         """Make the slot as a copy of another one, which may be in use; return the place from which on it gives all.
@@ -93,7 +101,7 @@ class LogSender:
         return Lsn.parse(lsn if isinstance(lsn, str) else lsn.decode()).value
 
     def made(self, seconds: float) -> tuple[int, str] | None:
-        """Return where the slot begins and the name of the snapshot, None if it is not made yet."""
+        """Return where the slot begins and the name of the snapshot, None if it is not made yet: see `awaits`."""
         until = time.monotonic() + seconds
         while self._pg.is_busy():
             left = until - time.monotonic()
@@ -102,6 +110,8 @@ class LogSender:
             if readable(self._pg.socket, left):
                 with explained(self._place, self._slot):
                     self._pg.consume_input()
+            elif time.monotonic() - self._asked > _LOOKS:
+                self._look()
         found: tuple[int, str] | None = None
         while (result := self._pg.get_result()) is not None:
             if message := result.error_message:
@@ -111,6 +121,10 @@ class LogSender:
             raise ServerAway(source=self._place.shown, detail="it made no slot, and did not say why")
         self._making = False
         return found
+
+    def awaits(self) -> TidegaugeError | None:
+        """Return what keeps the slot from being made, as far as that is known."""
+        return self._awaits if self._making else None
 
     def start(self, publication: str, lsn: int) -> None:
         """Begin to receive the stream from a place on."""
@@ -168,8 +182,28 @@ class LogSender:
     def close(self) -> None:
         """End the session at once."""
         if self._making:  # the server would go on waiting for other transactions, and does not see that we are gone
-            threading.Thread(target=self._pg.get_cancel().cancel, daemon=True).start()
+            threading.Thread(target=self._cancel, daemon=True).start()
+        else:
+            self._connection.close()
+
+    def _cancel(self) -> None:
+        """Have the server give up, and end the session. A plain `cancel` may stop all threads for minutes."""
+        with suppress(Exception):
+            self._connection.cancel_safe(timeout=_LINGERS)
         self._connection.close()
+
+    def _look(self) -> None:
+        """Ask what the server does, which makes the slot. Raises `ServerAway` where its answer was lost."""
+        found, self._asked = work_at_server(self._place, self._connection.info.backend_pid), time.monotonic()
+        if found is None:
+            return
+        unheard = not found.works and not readable(self._pg.socket, 0.0)
+        if unheard and self._unheard:  # it has had the time of a look to come
+            raise ServerAway(source=self._place.shown, detail="it does nothing, and its answer has not come")
+        self._unheard, self._awaits = unheard, None
+        if found.awaits:
+            said = {"slot": self._slot, "awaited": found.awaits, "statement": found.ends}
+            self._awaits = SlotAwaits(source=self._place.shown, **said)
 
     def _over(self) -> None:
         """Raise why the stream has ended."""

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.sources.database.clock import HERE, ServerClock
 from tidegauge.sources.database.folder import SnapshotPiece
 from tidegauge.sources.postgres.catalog import CatalogLook, RowsQuestion, look, old_rows
@@ -37,6 +38,7 @@ class SendingLog(Protocol):
     def drop(self) -> None: ...  # noqa: D102
     def make(self, *, kind: str = "") -> None: ...  # noqa: D102
     def made(self, seconds: float) -> tuple[int, str] | None: ...  # noqa: D102
+    def awaits(self) -> TidegaugeError | None: ...  # noqa: D102
     def start(self, publication: str, lsn: int) -> None: ...  # noqa: D102
     def frames(self) -> Iterator[bytes]: ...  # noqa: D102
     def more(self) -> bool: ...  # noqa: D102

@@ -89,11 +89,9 @@ def session(place: DatabasePlace, *, patient: bool = False) -> Iterator[psycopg.
 
     patient: the server may be silent for long, since it works.
     """
-    import psycopg
-
     from tidegauge.remap.store.silence import Listener
+    from tidegauge.sources.postgres.atwork import PatientListener
 
-    kind = psycopg.Connection if patient else Listener
     with explained(place):
         waits = {} if patient else {"lock_timeout": f"{_LOCKED}s"}
         settings = {
@@ -103,7 +101,10 @@ def session(place: DatabasePlace, *, patient: bool = False) -> Iterator[psycopg.
             "default_transaction_read_only": "on",
             "idle_in_transaction_session_timeout": "0",
         }
+        kind = PatientListener if patient else Listener
         with kind.connect(**_arguments(place, settings), prepare_threshold=None) as connection:  # type: ignore[arg-type]
+            if isinstance(connection, PatientListener):
+                connection.place = place
             yield connection
 
 
@@ -117,14 +118,15 @@ def nudged(place: DatabasePlace) -> None:
 def replicating(place: DatabasePlace) -> psycopg.Connection[Any]:
     """Return a session of a sender of the log. Raises what `explained` does.
 
-    No timeout ends it. To make a slot it waits for the transactions that are open, as for a lock, and it is idle in a
-    transaction of its own for as long as it exports a snapshot.
+    It gives up a server that does not answer, but no timeout of the server ends it. To make a slot it waits for the
+    transactions that are open, as for a lock, and it is idle in a transaction of its own for as long as it exports a
+    snapshot.
     """
-    import psycopg
+    from tidegauge.remap.store.silence import Listener
 
     settings = {**SETTINGS, "idle_in_transaction_session_timeout": "0", "lock_timeout": "0"}
     with explained(place):
-        return psycopg.connect(**_arguments(place, settings), replication="database", autocommit=True)  # type: ignore[arg-type]
+        return Listener.connect(**_arguments(place, settings), replication="database", autocommit=True)  # type: ignore[arg-type]
 
 
 def _arguments(place: DatabasePlace, wanted: Mapping[str, str]) -> dict[str, str]:

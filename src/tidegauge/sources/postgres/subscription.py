@@ -22,6 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.postgressource import SlotActive, SlotForeign, TableChanged, TableLocked
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.fromtime.lsn import WAL
@@ -72,6 +73,7 @@ class Replication:
         self._gathering: Gathering | None = None
         self._remembering: GivenTransactions | None = None
         self._reading: SnapshotRows | None = None
+        self._hindered: TidegaugeError | None = None
         self._maker: SendingLog | None = None
         """Makes the slot whose snapshot is read: the flow's own, or one that goes with its session."""
         self._since = 0
@@ -271,7 +273,8 @@ class Replication:
         if self._maker is not None and self._reading is None:
             made = self._maker.made(until - self._server.clock.monotonic())
             if made is None:
-                return None
+                self._hindered = self._maker.awaits()
+                return None if self._hindered is None else self._received([], self._start)
             self._point, name = made
             self._further.begin(reader.see().tables, anew=True)  # what came before this look is not in the rows
             streams = {
@@ -280,18 +283,13 @@ class Replication:
             }
             place, folder, since = reader.place, reader.folder, self._since or self._point
             task = SnapshotTask(
-                place,
-                folder,
-                reader.publication,
-                reader.slot,
-                name,
-                since,
-                self._point,
-                streams,
-                reader.connections,
-                reader.rate,
-            )
+                place, folder, reader.publication, reader.slot, name, since, self._point, streams,
+                reader.connections, reader.rate,
+            )  # fmt: skip
             self._reading = self._server.reading(task)
+            if self._hindered is not None:
+                self._hindered = None
+                return self._received([], self._start)
         if self._reading is not None:
             if not self._reading.steps.go_on(until - self._server.clock.monotonic()):
                 return None
@@ -379,7 +377,12 @@ class Replication:
         """Return records, up to a place."""
         frontier, end, joining = Frontier({WAL: reached}), Frontier({WAL: self._end}), self._joining
         return Received(
-            tuple(batches), frontier, end, self._further.told, awaits=joining.coming, hindered=joining.hindered
+            tuple(batches),
+            frontier,
+            end,
+            self._further.told,
+            awaits=joining.coming,
+            hindered=self._hindered or joining.hindered,
         )
 
     def _look_again(self) -> None:

@@ -209,6 +209,9 @@ class SimulatedSender:
         self._answer()
         self._waits, self._temporary = frozenset(self._log.open), bool(kind)
 
+    def awaits(self) -> None:
+        """It does not say for whom it waits."""
+
     def made(self, seconds: float) -> tuple[int, str] | None:
         """Return where the slot begins, and the name of its snapshot; None where it is not made yet."""
         waits = self._waits or frozenset()
