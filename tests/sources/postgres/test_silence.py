@@ -107,6 +107,17 @@ def test_a_server_that_is_silent_because_it_works_is_waited_for(shop: Shop, monk
         connection.execute("SELECT pg_sleep(10)")
 
 
+def test_no_setting_of_the_database_makes_a_look_wait_for_transactions_of_others(shop: Shop) -> None:
+    for setting in ("isolation = 'serializable'", "deferrable = on", "read_only = on"):
+        shop.server.query(f"ALTER DATABASE {shop.name} SET default_transaction_{setting}")
+    with psycopg.connect(shop.address, autocommit=True) as open_for_long:
+        open_for_long.execute("BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE")
+        open_for_long.execute("SELECT count(*) FROM orders")
+        assert list(shop.source(owner=("shop", "db")).streams) == ["orders"]
+    with session(DatabasePlace(shop.dsn, None)) as connection:
+        assert connection.execute("SELECT current_setting('jit')").fetchone() == ("off",)
+
+
 def test_whom_the_server_waits_for_before_it_makes_the_slot_is_said(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

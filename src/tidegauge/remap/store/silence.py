@@ -53,8 +53,10 @@ def heard(
                 if busy():
                     last = time.monotonic()
                     continue
-                give_up()
-                raise psycopg.OperationalError(f"the server has said nothing for {patience:g} seconds")
+                ready = yield wanted  # its word may have come meanwhile
+                if not ready:
+                    give_up()
+                    raise psycopg.OperationalError(f"the server has said nothing for {patience:g} seconds")
             wanted = waiting.send(ready)
     except StopIteration as over:
         return over.value

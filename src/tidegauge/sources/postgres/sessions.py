@@ -39,8 +39,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "bytea_output": "hex",
     "client_encoding": "UTF8",
     "datestyle": "ISO",
+    "default_transaction_deferrable": "off",
+    "default_transaction_isolation": r"read\ committed",
     "extra_float_digits": "1",
     "intervalstyle": "postgres",
+    "jit": "off",
     "lc_monetary": "C",
     "lc_numeric": "C",
     "row_security": "off",
@@ -48,7 +51,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "timezone": "UTC",
     "xmlbinary": "base64",
 }
-"""What a session is set to: how values are written; and that no policy hides rows, but is an error instead."""
+"""What a session is set to: how values are written; that no policy hides rows, but is an error instead; and that no
+look waits for others, as a deferrable one does while somebody's serializable transaction is open, or until the server
+has compiled its queries, which takes seconds where these look dear."""
 _CLIENT: Final[Mapping[str, str]] = {
     "connect_timeout": "10",
     "fallback_application_name": "tidegauge",
