@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.mariadb import MariaDb
 from tests.sources.mysql.store import Store
 from tests.waiting import eventually
 
@@ -158,6 +159,17 @@ def test_a_log_that_was_removed_up_to_the_flow_s_place_goes_on(shop: Store) -> N
     assert shop.held(shop.catch_up(), "users") == shop.there("users")
     write(shop, 8, 3)
     assert shop.held(shop.catch_up(), "users") == shop.there("users")
+
+
+def test_servers_that_write_to_a_domain_in_turns_are_read_on(own_mariadb: MariaDb, tmp_path: Path) -> None:
+    shop = Store(own_mariadb, tmp_path)
+    shop.table("users", "id int PRIMARY KEY, name text")
+    write(shop, 0, 2)
+    shop.catch_up()
+    for n in range(2, 8, 2):  # as a primary and its replica do, or who replays a log by mariadb-binlog
+        shop.do("SET SESSION server_id = 99", f"INSERT INTO users VALUES ({n}, 'of 99')")
+        write(shop, n + 1, 1)
+        assert shop.held(shop.catch_up(), "users") == shop.there("users")
 
 
 def purged_before_the_end(shop: Store) -> bool:

@@ -26,14 +26,17 @@ def start_log(
     settings: Mapping[str, str],
     earlier: Frontier,
     frontier: Frontier,
+    *,
+    known: str = "",
 ) -> None:
     """Begin to receive the log from an earlier frontier on. frontier: the one that is needed, for people. settings:
-    of the server, at present. Raises `BinlogPurged` where it does not have the earlier one."""
+    of the server, at present. known: the last transaction before the earlier frontier, if any is. Raises
+    `BinlogPurged` where the server does not have the earlier one."""
     if not kind.by_sets:
         needed = ",".join(f"{one}-{next_}" for one, next_ in sorted(frontier.items()))
         begins, ends = server.oldest(), settings["gtid_binlog_pos"]
         found = f"its log begins after {begins} and ends at {ends}" if begins else f"its log ends at {ends}"
-        log.start(connect_state(server.shown, earlier, settings["gtid_binlog_state"]), needed, found)
+        log.start(connect_state(server.shown, earlier, settings["gtid_binlog_state"], known), needed, found)
         return
     needed = " and ".join(f"{one}:{next_}" for one, next_ in sorted(frontier.items()))
     purged = " ".join(settings["gtid_purged"].split())

@@ -139,19 +139,25 @@ def kind_named(clock: str, name: str | None) -> ServerKind:
     return found[0]
 
 
-def connect_state(source: str, frontier: Frontier, binlog_state: str) -> str:
+def connect_state(source: str, frontier: Frontier, binlog_state: str, known: str = "") -> str:
     """Return a frontier as MariaDB wants it, with the server that wrote each of these transactions.
+
+    known: one of them. It tells servers apart that write to a domain in turns.
 
     >>> connect_state("db", Frontier({"3": 11, "0": 5}), "0-1-4,3-57-30,3-58-9")
     '0-1-4,3-57-10'
+    >>> connect_state("db", Frontier({"3": 11}), "3-57-30,3-58-29", "3-57-10")
+    '3-57-10'
     """
-    known = [re.fullmatch(r"(\d+)-(\d+)-(\d+)", one.strip()) for one in binlog_state.split(",") if one.strip()]
+    state = [re.fullmatch(r"(\d+)-(\d+)-(\d+)", one.strip()) for one in binlog_state.split(",") if one.strip()]
     found = []
     for domain, following in sorted(frontier.items()):
         last = following - 1
         if not last:  # all of it, from its first transaction on
             continue
-        servers = [one[2] for one in known if one is not None and one[1] == domain and int(one[3]) >= last]
+        servers = [one[2] for one in state if one is not None and one[1] == domain and int(one[3]) >= last]
+        if (writer := re.fullmatch(rf"{domain}-(\d+)-{last}", known)) is not None and writer[1] in servers:
+            servers = [writer[1]]
         if len(servers) > 1:
             detail = f"servers {', '.join(servers)} wrote to the domain {domain} of its log after {last}, in turns"
             remedy = "only a log that one server writes at a time can be followed at present"

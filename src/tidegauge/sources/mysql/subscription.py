@@ -204,15 +204,15 @@ class BinlogSubscription:
         except (BinlogPurged, BinlogServerUnfit):  # of the earlier one alone: else it is raised again
             self._log.close()
             self._proof, self._log = None, setup.server.log()
-            self._start_log(frontier, frontier)
+            self._start_log(frontier, frontier, "" if mark is None else mark.gtid)
             self._prove(self._gathering, None, needed=False)
 
     def _unknown(self, record: LogBeginning | None, frontier: Frontier) -> Mapping[str, str]:
         began = [stream for stream in self._setup.tables if stream not in self._joining.late]
         return unknown(record, began, frontier)
 
-    def _start_log(self, earlier: Frontier, frontier: Frontier) -> None:
-        start_log(self._log, self._server, self._setup.kind, self._found.settings, earlier, frontier)
+    def _start_log(self, earlier: Frontier, frontier: Frontier, known: str = "") -> None:
+        start_log(self._log, self._server, self._setup.kind, self._found.settings, earlier, frontier, known=known)
 
     def _prove(self, gathering: EventGathering, proof: LogProof | None, *, needed: bool) -> None:
         """Wait for the transaction before the first one that the flow lacks; without one, for any answer."""

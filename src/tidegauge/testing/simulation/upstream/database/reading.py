@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tidegauge.disk import make_folder
 from tidegauge.sources.database.folder import SnapshotPiece
-from tidegauge.sources.postgres.keys import kept_keys
+from tidegauge.sources.database.keys import kept_keys
 from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RangesPlan, RowsProgress
 from tidegauge.sources.postgres.ranges import PageRange
