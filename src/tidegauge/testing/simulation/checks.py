@@ -183,7 +183,7 @@ class Checks:
                 self.late.found(driver, era=self.era)
                 self._astray.update(without if self.older else ())
                 for name in without:
-                    pass
+                    self.late.left_out(name)
                 if any(
                     upstream.made_anew or upstream.overtaken or upstream.spoilt
                     for upstream in self._upstreams.values()
