@@ -93,7 +93,9 @@ def test_a_standby_that_lacks_a_part_of_the_log_that_was_read_is_another_upstrea
     moved(shop, standby)
     standby.query("SELECT pg_promote()")
     shop.do("INSERT INTO orders VALUES (6, 66)")
-    assert isinstance(failure(shop), UpstreamRecreated)
+    found = failure(shop)
+    assert isinstance(found, UpstreamRecreated)
+    assert "resume FLOW db " in str(found)
 
 
 def test_a_server_that_waits_for_its_standby_gives_nothing_that_the_standby_lacks(

@@ -6,7 +6,7 @@ Invariant: what `see` and `check` let pass can be followed without loss, as far 
 >>> from tidegauge.sources.postgres.sessions import DatabasePlace
 >>> place = DatabasePlace("postgresql://ada@db/shop", None)
 >>> tables = {"orders": ("public", "orders")}
->>> ReplicationSetup(DistantServer(place), place, "shop", "shop", tables, {}, SourceFolder("pg"), 2).names
+>>> ReplicationSetup(DistantServer(place), "db", place, "shop", "shop", tables, {}, SourceFolder("pg"), 2).names
 {'public.orders': 'orders'}
 """
 
@@ -33,10 +33,11 @@ _AGAIN: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSetup:
-    """What a subscription works with. place: for those who read first rows. tables: schema and name of the table of
-    each stream."""
+    """What a subscription works with. source: its name in the flow. place: for those who read first rows. tables:
+    schema and name of the table of each stream."""
 
     server: AnsweringServer
+    source: str
     place: DatabasePlace
     publication: str
     slot: str

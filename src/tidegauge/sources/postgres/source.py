@@ -200,6 +200,7 @@ class PostgresSource:
         columns = self._columns()
         return ReplicationSetup(
             DistantServer(self._place),
+            self._place.shown if self.owner is None else self.owner[1],
             self._place,
             self.publication,
             self._slot_name,

@@ -88,9 +88,9 @@ class Replication:
         self._sender: Final = self._server.sender(reader.slot)
         self._coming: Final = ComingFrames(self._sender, self._server.clock)
         try:
-            here, there = self._sender.identity(), reader.place.shown
+            here, history = self._sender.identity(), self._sender.history
             self.identity = followed_identity(
-                there, reader.folder, bound, here, found.slot, self._sender.history, reached=self._start
+                reader.source, reader.folder, bound, here, found.slot, history, reached=self._start
             )
             record = reader.folder.stream()
             same = record is not None and (record.identity, record.incarnation) == (self.identity, bound.incarnation)

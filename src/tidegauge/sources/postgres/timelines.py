@@ -76,7 +76,7 @@ def followed_identity(
 ) -> str:
     """Return the identity under which a server is followed.
 
-    source: for people. found: the server's identity. told: tells the history of a timeline. reached: the place before
+    source: its name. found: the server's identity. told: tells the history of a timeline. reached: the place before
     which the run has received everything. Raises `UpstreamRecreated`, `PushedEndTakenBack`, `FolderDamaged`.
     """
     if not bound.identity:
