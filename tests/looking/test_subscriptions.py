@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,13 @@ import tidegauge as tg
 from tidegauge.env import Env
 from tidegauge.errors.command import NotPublished, OutputHasFailed
 from tidegauge.errors.flow import InvalidArgument, UnknownName
-from tidegauge.errors.readers import ChangesUnknown, KeyNotGiven, SubscribedFromNowhere
+from tidegauge.errors.readers import (
+    ChangesUnknown,
+    CheckpointAhead,
+    CheckpointOfAnother,
+    KeyNotGiven,
+    SubscribedFromNowhere,
+)
 from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.errors.store import EpochBelowSince
 from tidegauge.looking.subscription import ChangeFeed, Subscriber
@@ -213,6 +221,47 @@ def test_it_waits_for_what_is_published_later_and_ends_when_it_is_closed(shop: S
             assert ahead.result(60) == table(tg.read_arrow(flow, "all", as_of=4))
         rows = [row for batch in (begun, *more.result(60)) for row in batch.to_pylist()]
     assert sum(row["_diff"] for row in rows) in (7, 8, 9)  # as far as it came before it was closed
+
+
+@pytest.fixture
+def put_back(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], object]:
+    """Keep a copy of all there is of three epochs, and return what puts it back."""
+    copy = tmp_path_factory.mktemp("backup") / "shop"
+    shutil.copytree(shop.root, copy)
+
+    def back() -> None:
+        shutil.rmtree(shop.root)
+        shutil.copytree(copy, shop.root)
+
+    return back
+
+
+@pytest.mark.parametrize("begins", [{"as_of": 0}, {"as_of": 3, "snapshot": False}], ids=["rows", "progress"])
+def test_who_has_rows_of_a_history_that_was_put_back_gets_none_of_the_next_one(
+    shop: Shop, put_back: Callable[[], object], begins: dict[str, Any]
+) -> None:
+    shop.run((4, "gil"))
+    shop.run((5, "hal"))
+    with shop.flow.subscribe("all", progress=True, **begins) as following:
+        assert reached(following, 5)
+        put_back()
+        shop.run((6, "ivy"))
+        shop.run((7, "jim"))
+        shop.run((8, "kim"))  # behind what it has
+        with pytest.raises(CheckpointOfAnother, match="another history"):
+            reached(following, 6)
+
+
+def test_who_waits_is_told_of_a_store_that_knows_less_than_it_has(shop: Shop, put_back: Callable[[], object]) -> None:
+    shop.run((4, "gil"))
+    flow = shop.flow
+    with flow.subscribe("all", as_of=3, progress=True) as following:
+        assert reached(following, 4)
+        put_back()
+        with pytest.raises(CheckpointAhead, match="below 3"):
+            next(following)
+    shop.run((5, "hanna"))  # what somebody had of the epoch before is not kept for others
+    assert added_up(flow.subscribe("all", as_of=3, up_to=4)) == table(tg.read_arrow(flow, "all"))
 
 
 def test_a_flow_that_has_not_run_is_waited_for(tmp_path: Path) -> None:

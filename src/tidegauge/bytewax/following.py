@@ -105,15 +105,12 @@ class _Following(StatefulSourcePartition[Row, State]):
             self._awake = datetime.now(UTC) + timedelta(seconds=pause)
             return []
         if reached is None:
-            epoch, _ = self._feed.resolve(self._as_of)
-            after = self._feed.offset(epoch + 1)
-            rows = self._feed.snapshot(epoch)
+            stretch = self._feed.snapshot(self._feed.resolve(self._as_of)[0])
         else:
             upper = standing.upper if self._up_to is None else min(standing.upper, self._up_to)
-            end, rows = self._feed.changes(reached.epoch, upper)
-            after = self._feed.offset(end)
-        found: list[Row] = rows.to_pylist()
-        self._reached = after
+            stretch = self._feed.changes(reached, upper)
+        found: list[Row] = stretch.rows.to_pylist()
+        self._reached = stretch.upto
         return found
 
     def next_awake(self) -> datetime | None:

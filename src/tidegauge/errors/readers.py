@@ -129,29 +129,30 @@ class ChangesNotAskedFor(TidegaugeError):
 
 
 class CheckpointOfAnother(TidegaugeError):
-    """A checkpoint whose epochs are not those that the output has now."""
+    """A reader, or its checkpoint, whose epochs are not those that the output has now."""
 
     code = "TG-0666"
-    what = "the checkpoint is at epoch {epoch} of another {what} of output {output!r}: {was} there, {now} now"
+    what = "a reader is at epoch {epoch} of another {what} of output {output!r}: {was} there, {now} now"
     cause = (
         "since then the table was dropped, moved, replaced or rebuilt, or the flow has another store; its epochs may "
-        "have other rows than those that the query was given"
+        "have other rows than those that the reader was given"
     )
     remedy = (
         "start the query with a new checkpoint and an empty sink; startingOffsets says at which epoch. A dataflow of "
-        "bytewax: with a new recovery store and an empty sink; as_of= says at which epoch"
+        "bytewax: with a new recovery store and an empty sink; as_of= says at which epoch. A subscriber: anew, with "
+        "the rows as of an epoch in place of those that it has"
     )
 
 
 class CheckpointAhead(TidegaugeError):
-    """A checkpoint that has epochs which the flow has not published, or the table does not hold."""
+    """A reader, or its checkpoint, that has epochs which the flow has not published, or the table does not hold."""
 
     code = "TG-0667"
-    what = "the checkpoint is at epoch {epoch}, and of output {output!r} there are the epochs below {upper}"
+    what = "a reader is at epoch {epoch}, and of output {output!r} there are the epochs below {upper}"
     cause = "the store, or the table, was put back to an older state; epochs may get other rows than they had"
     remedy = (
         "recover the store from the tables (tidegauge recover), run the flow until the output has caught up, and "
-        "start the query again; or start it with a new checkpoint, or bytewax's recovery store, and an empty sink"
+        "start the reader again; or start it with a new checkpoint, or bytewax's recovery store, and an empty sink"
     )
 
 

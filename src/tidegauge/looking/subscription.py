@@ -13,7 +13,8 @@ again by itself. It also keeps the flow's bindings, and reads those that are new
 came before it.
 
 Invariants. What a subscriber got up to a progress of `e` adds up to the table as of `e - 1`, whatever dies, is
-maintained or is restarted meanwhile. An epoch is delivered whole, in consecutive batches, or not at all.
+maintained or is restarted meanwhile. An epoch is delivered whole, in consecutive batches, or not at all. A
+subscriber that has rows of one history gets none of another: a store put back, or a table made again, is an error.
 """
 
 from __future__ import annotations
@@ -71,6 +72,15 @@ class _Reach:
     over: TidegaugeError | Literal[True] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Changes, with the place in the output's history behind which they come, and the one up to which they go."""
+
+    after: Offset
+    upto: Offset
+    rows: pa.Table
+
+
 class ChangeFeed:
     """What the subscribers of one output share. All of it in any thread."""
 
@@ -81,23 +91,24 @@ class ChangeFeed:
         """How many stretches and snapshots were read."""
         self._env: Final = env
         self._lock: Final = RLock()
-        self._kept: OrderedDict[tuple[bool, int], tuple[int, pa.Table]] = OrderedDict()
+        self._kept: OrderedDict[tuple[bool, int], Stretch] = OrderedDict()
         self._flow: FlowRecord | None = None
         self._loaded: Loaded | None = None
         self._open: tuple[Store, Loaded | None] | None = None
         """The store while it is open, and what this look at it has loaded."""
         self._standing = _Reach(0)
-        self._proved: tuple[Offset, FlowRecord | None] | None = None
+        self._proved: Final = set[Offset]()
+        """Places of the history that was seen last."""
         self._naps = naps(_SOONEST, _SLOWEST)
         self._due = env.monotonic()
         sink = flow.output(output).sink
         self._by_key: Final = isinstance(sink, Applying) and sink.applies
 
-    def standing(self, reached: int | None = None, *, up_to: int | None = None) -> tuple[_Reach, float]:
+    def standing(self, reached: Offset | None = None, *, up_to: int | None = None) -> tuple[_Reach, float]:
         """Return how far the output can be followed, and in how many seconds to ask again if that is not enough.
 
-        That is when somebody looks for all who ask. reached: the epoch from which on `changes` are wanted next, and
-        read in the same look if they are there. Raises what reading them raises.
+        That is when somebody looks for all who ask. reached: the place behind which `changes` are wanted next, which
+        are read in the same look if they are there. Raises what reading them raises.
         """
         with self._lock:
             if self._env.monotonic() >= self._due:
@@ -108,7 +119,7 @@ class ChangeFeed:
                         if self._standing != before:
                             self._naps = naps(_SOONEST, _SLOWEST)
                         self._due = self._env.monotonic() + next(self._naps)
-                        if reached is not None and self._standing.upper > reached:
+                        if reached is not None and self._standing.upper > reached.epoch:
                             self.changes(reached, min(self._standing.upper, up_to or self._standing.upper))
                 except FlowNeverRan:
                     self._standing = _Reach(0)
@@ -121,6 +132,7 @@ class ChangeFeed:
         if now is None or now != self._flow or self._standing.upper != now.published:
             loaded = self._load(store)
             self._flow, self._standing = loaded.flow, self._stands(store, loaded)
+            self._proved.clear()
 
     @contextmanager
     def _opened(self) -> Iterator[Store]:
@@ -169,65 +181,76 @@ class ChangeFeed:
             view = viewed(self.flow, self.output, as_of, store=store, loaded=loaded)
             return view.epoch, counted(view.schema.empty_table(), None, 1)
 
-    def offset(self, epoch: int) -> Offset:
-        """Return an epoch that is bound, with what tells the store, the table and the history up to it apart."""
-        with self._lock, self._opened() as store:
-            loaded = self._load(store)
-            table = viewed(self.flow, self.output, None, store=store, loaded=loaded).table
-            digests = store.digests(self.flow.name, [epoch])
-            return Offset.of(epoch, loaded.flow.incarnation, table, digests.get(epoch, ""))
-
     def prove(self, offset: Offset) -> None:
-        """See that an offset is one of the present output, once after each look that found something.
+        """See that a place is one of the present history, once after each look that found something.
 
         Raises `CheckpointOfAnother`, and `CheckpointAhead` for one that is not published.
         """
         with self._lock:
-            seen = offset, self._flow
-            if seen == self._proved:
-                return
-            if self._flow is None or offset.epoch > self._flow.published:
-                published = 0 if self._flow is None else self._flow.published
+            published = 0 if self._flow is None else self._flow.published
+            if offset.epoch > published:
                 raise CheckpointAhead(epoch=offset.epoch, output=self.output, upper=published)
-            if (unlike := offset.unlike(self.offset(offset.epoch))) is not None:
-                what, was, now = unlike
-                raise CheckpointOfAnother(epoch=offset.epoch, what=what, output=self.output, was=was, now=now)
-            self._proved = seen
+            self._compare(offset, self._now(offset))
 
-    def snapshot(self, epoch: int) -> pa.Table:
+    def snapshot(self, epoch: int) -> Stretch:
         """Return the rows as of an epoch, as a change of it."""
         return self._read(
             (True, epoch),
-            epoch,
+            epoch + 1,
             lambda store, loaded: state(self.flow, self.output, epoch, store=store, loaded=loaded),
-        )[1]
+        )
 
-    def changes(self, lower: int, upper: int) -> tuple[int, pa.Table]:
-        """Return the changes from an epoch on, and the first epoch that they lack: `upper`, or one below it."""
+    def changes(self, after: Offset, upper: int) -> Stretch:
+        """Return the changes from an epoch on, up to `upper` or one below it. Raises `CheckpointOfAnother`."""
+        lower = after.epoch
         end = upper if self._by_key else min(upper, (lower // _STRETCH + 1) * _STRETCH)
         with self._lock:
-            if (found := self._kept.get((False, lower))) is not None and found[0] > upper:
+            if (found := self._kept.get((False, lower))) is not None and found.upto.epoch > upper:
                 del self._kept[False, lower]  # somebody asked for more at once
-            return self._read(
+            stretch = self._read(
                 (False, lower),
                 end,
                 lambda store, loaded: changes(self.flow, self.output, lower, end, store=store, loaded=loaded),
             )
+            self._compare(after, stretch.after)
+            return stretch
 
-    def _read(
-        self, key: tuple[bool, int], end: int, read: Callable[[Store, Loaded], pa.Table]
-    ) -> tuple[int, pa.Table]:
+    def _read(self, key: tuple[bool, int], end: int, read: Callable[[Store, Loaded], pa.Table]) -> Stretch:
         """Return changes that are kept, or read them and keep them."""
         with self._lock:
             found = self._kept.get(key)
-            if found is None:
+            if found is None or found.upto.unlike(self._now(found.upto)) is not None:
                 with self._opened() as store:
-                    found = end, read(store, self._load(store))
+                    rows = read(store, self._load(store))
+                    after, upto = self._offsets(store, key[1], end)
+                    found = Stretch(after, upto, rows)
+                    self._proved.update((after, upto))
                 self.reads += 1
                 self._kept[key] = found
-                while sum(table.nbytes for _, table in self._kept.values()) > _KEPT and len(self._kept) > 1:
+                while sum(one.rows.nbytes for one in self._kept.values()) > _KEPT and len(self._kept) > 1:
                     self._kept.popitem(last=False)
             return found
+
+    def _now(self, offset: Offset) -> Offset:
+        """Return the same epoch in the present history: the place itself, if that was seen to be one of it."""
+        if offset in self._proved:
+            return offset
+        with self._opened() as store:
+            return self._offsets(store, offset.epoch)[0]
+
+    def _offsets(self, store: Store, *epochs: int) -> list[Offset]:
+        """Return epochs, with what tells the store, the table and the history up to each from others."""
+        loaded = self._load(store)
+        table = viewed(self.flow, self.output, None, store=store, loaded=loaded).table
+        digests = store.digests(self.flow.name, epochs)
+        return [Offset.of(one, loaded.flow.incarnation, table, digests.get(one, "")) for one in epochs]
+
+    def _compare(self, was: Offset, now: Offset) -> None:
+        """Raise `CheckpointOfAnother` unless a place is one of the present history."""
+        if (unlike := was.unlike(now)) is not None:
+            what, told, found = unlike
+            raise CheckpointOfAnother(epoch=was.epoch, what=what, output=self.output, was=told, now=found)
+        self._proved.add(was)
 
 
 class Subscriber:
@@ -300,34 +323,38 @@ class Subscriber:
         yield from self._progressed(start, rows)
         if self._up_to == start:
             return
+        reached = Offset(start + 1)
         if self._snapshot:
-            rows = self.feed.snapshot(start)
+            stretch = self.feed.snapshot(start)
+            reached, rows = stretch.upto, stretch.rows
             yield from self._batched(rows)
-        reached = start + 1
-        yield from self._progressed(reached, rows)
-        while self._up_to is None or reached < self._up_to:
-            if (upper := self._beyond(reached, reads=True)) is None:
+        yield from self._progressed(reached.epoch, rows)
+        while self._up_to is None or reached.epoch < self._up_to:
+            if (upper := self._beyond(reached.epoch, reached)) is None:
                 return
-            reached, rows = self.feed.changes(reached, upper if self._up_to is None else min(upper, self._up_to))
-            yield from self._batched(rows)
-            yield from self._progressed(reached, rows)
+            stretch = self.feed.changes(reached, upper if self._up_to is None else min(upper, self._up_to))
+            reached = stretch.upto
+            yield from self._batched(stretch.rows)
+            yield from self._progressed(reached.epoch, stretch.rows)
 
     def _start(self) -> tuple[int, pa.Table] | None:
         """Wait for the epoch to begin with; None when it never comes."""
         epoch = self._as_of if isinstance(self._as_of, int) and not isinstance(self._as_of, bool) else 0
         return None if self._beyond(epoch) is None else self.feed.resolve(self._as_of)
 
-    def _beyond(self, epoch: int, *, reads: bool = False) -> int | None:
+    def _beyond(self, epoch: int, reached: Offset | None = None) -> int | None:
         """Wait until an epoch is there, and return the first one that is not; None when it never comes.
 
-        reads: whether its changes are wanted then.
+        reached: where its changes are wanted then: the place behind which they come.
         """
         while True:
-            standing, pause = self.feed.standing(epoch if reads else None, up_to=self._up_to)
+            standing, pause = self.feed.standing(reached, up_to=self._up_to)
             if self._closed.is_set():
                 return None
             if standing.upper > epoch:
                 return standing.upper
+            if reached is not None and reached.incarnation:
+                self.feed.prove(reached)
             if isinstance(standing.over, TidegaugeError):
                 raise standing.over
             if standing.over or self._closed.wait(pause):
