@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 import pytest
+from tests.simulation import polled
 from tests.simulation.lived import lived_through
 
 import tidegauge as tg
@@ -16,7 +17,7 @@ from tidegauge.remap.fromtime.polled import POLLS
 from tidegauge.sources.polls.poller import Poller
 from tidegauge.testing.simulation import simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
 from tidegauge.testing.simulation.world import World
 from tidegauge.testing.simulation.writers.polls import PollsUpstream
 
@@ -131,3 +132,11 @@ def test_a_row_that_a_merge_forgets_breaks_a_law(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(merging, "_same", lambda _one, _other: True)
     with pytest.raises(SimulationFailed, match="rows missing"):
         lived("snapshot")
+
+
+def test_a_store_that_knows_a_table_which_somebody_has_removed_since_is_not_put_back() -> None:
+    """The removal ends while the flow is being stopped for the backup; the flow would wait for the table for good."""
+    ground = Ground.of(polled.make_flow)
+    world = World(ground, planned(910_064, ground.facts))
+    world.run()
+    assert "ledger_table: removed" in world.trace.text()

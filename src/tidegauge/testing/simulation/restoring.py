@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidegauge.env import Env
@@ -54,14 +55,17 @@ def restore(world: World, *, after: float) -> None:
     """Take a backup; after some seconds stop the flow, put the backup back and recover it."""
     if (backup := _backup(world, after, leases=False)) is not None:
         keep_stopped(world)
-        _put_back(world, backup)
-        _recover(world)
+        if _put_back(world, backup):
+            _recover(world)
+        else:
+            world.down = False
 
 
 def rewind(world: World, *, after: float) -> None:
     """Take a backup, with or without the leases; after some seconds put it back, and recover it some time later."""
     if (backup := _backup(world, after, leases=world.random.random() < 0.5)) is not None:
-        _put_back(world, backup)
+        if not _put_back(world, backup):
+            return
         world.scheduler.sleep(world.random.choice(_UNTIL))
         keep_stopped(world)
         _recover(world)
@@ -76,7 +80,15 @@ def misled(world: World, life: Life) -> bool:
     return isinstance(life.error, UNLIKE) and (world.checks.older or world.checks.era != life.era)
 
 
-def _backup(world: World, after: float, *, leases: bool) -> sqlite3.Connection | None:
+@dataclass(frozen=True, slots=True)
+class _Backup:
+    """A copy of the store. held: the outputs whose tables held something when it was taken."""
+
+    store: sqlite3.Connection
+    held: frozenset[str]
+
+
+def _backup(world: World, after: float, *, leases: bool) -> _Backup | None:
     """Take a backup and wait; return None where it is not to be put back.
 
     That is where there is no store yet, where nothing goes wrong any more, or where another backup was put back
@@ -85,7 +97,7 @@ def _backup(world: World, after: float, *, leases: bool) -> sqlite3.Connection |
     if not world.memory.ask("SELECT upper FROM flows"):
         return None
     wait_for_others(world)
-    backup, era = world.memory.backup(leases=leases), world.checks.era
+    backup, era = _Backup(world.memory.backup(leases=leases), _held(world)), world.checks.era
     world.scheduler.sleep(after)
     wait_for_others(world)
     return None if world.healed or world.closing or world.checks.era != era else backup
@@ -109,12 +121,22 @@ def keep_stopped(world: World) -> None:
     world.scheduler.wait(lambda: not any(map(world.scheduler.count, world.lives)))
 
 
-def _put_back(world: World, backup: sqlite3.Connection) -> None:
-    world.memory.put_back(backup)
+def _held(world: World) -> frozenset[str]:
+    """The outputs whose tables hold something."""
+    return frozenset(name for name in world.ground.spec.outputs if world.lake.upper(name))
+
+
+def _put_back(world: World, backup: _Backup) -> bool:
+    """Put the store back, and say so; not where a table was removed since, and holds nothing yet: the flow would wait
+    for it until somebody has it repaired."""
+    if backup.held - _held(world):
+        return False
+    world.memory.put_back(backup.store)
     world.checks.put_back(lambda source, place: world.upstreams[source].forget(place))
     world.codes.put_back()
     world.steering.follow(back=True)
     world.trace.note(world.clock.monotonic(), world.scheduler.running, "put back")
+    return True
 
 
 def _recover(world: World) -> None:
