@@ -255,8 +255,8 @@ class FollowedPostgres:
         log, slot = self.log, self.log.slots.get(self._source.setup.slot)
         there = log.standby or PartedStandby(log.end, {})
         lacks = slot is not None and not slot.temporary and self._source.setup.slot not in there.slots
-        record = self._folder.stream()
-        begins = log.begun and (record is None or not record.done)  # in a run that knows the server, and has no epoch
+        known = log.begun or self._folder.stream() is not None
+        begins = known and not self.told()  # a run may know the server, and have no epoch yet
         self.overtaken = self.overtaken or lacks or begins or log.shown > there.place
         if log.begun or self._former is None:
             self._former = log.database, self.end(self.place)
