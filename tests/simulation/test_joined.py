@@ -178,3 +178,10 @@ def test_tables_that_a_flow_lacks_by_which_its_store_is_recovered_are_behind_wha
     assert "put back" in world.trace.text()
     assert {world.lake.upper(name) for name in ("orders", "items", "changes")} == {world.ledger.published}
     assert world.ledger.published > 1
+
+
+@pytest.mark.parametrize(("kind", "standbys"), [("postgres", ("db",)), ("mariadb", ()), ("mysql", ())])
+def test_a_standby_takes_over_from_a_postgresql_alone(kind: str, standbys: tuple[str, ...]) -> None:
+    """What a MariaDB lost and no epoch has yet is not resumed: the source has failed for good (seed 5016)."""
+    assert ground(kind).facts.replicated == standbys
+    assert ground(kind).facts.altered == ("db",)

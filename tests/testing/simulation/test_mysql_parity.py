@@ -277,7 +277,7 @@ def test_columns_that_come_are_left_out_as_at_a_real_server(lives: Any) -> None:
         with server.first_rows(setup.kind, [*setup.tables.values()]) as rows:
 
             def count(table: str) -> int:
-                return sum(len(some) for some in rows.rows(*setup.tables[table], life.columns[table]))
+                return sum(len(some) for some in rows.rows(*setup.tables[table], life.columns[table], None))
 
             found: list[Any] = [count("orders"), side.add_column("orders", "more_4", early=False), changed(side)]
             try:
@@ -305,7 +305,9 @@ def test_what_a_commit_that_waits_for_a_replica_did_is_sent_before_a_transaction
         setup = life.real.user.setup
         server: Any = side.server if isinstance(side, SimulatedSide) else setup.server
         with server.first_rows(kind, [*setup.tables.values()]) as rows:
-            there = sum(len(some) for one in TABLES for some in rows.rows(*setup.tables[one], life.columns[one]))
+            there = sum(
+                len(some) for one in TABLES for some in rows.rows(*setup.tables[one], life.columns[one], None)
+            )
             return side.reached[-1]["3"] - kind.clock.parse(rows.gtids)["3"], there
 
     try:

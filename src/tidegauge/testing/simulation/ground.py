@@ -118,6 +118,7 @@ class Ground:
         )
         late = tuple(name for name in spec.outputs if pausable(spec, name))
         tables = tuple(name for name in late if not spec.outputs[name].sink.shared)
+        databases = {name: getattr(spec.sources[name], "source", None) for name in feeds}
         facts = FlowFacts(
             written,
             tuple(spec.outputs),
@@ -132,11 +133,8 @@ class Ground:
             answering,
             {**can_gain(spec, logs, engine), **can_join(spec)},
             (*listed, *loaded),
-            tuple(
-                name
-                for name in feeds
-                if isinstance(getattr(spec.sources[name], "source", None), PostgresSource | MySqlSource)
-            ),
+            tuple(name for name, one in databases.items() if isinstance(one, PostgresSource | MySqlSource)),
+            tuple(name for name, one in databases.items() if isinstance(one, PostgresSource)),
         )
         return Ground(make, spec, facts)
 

@@ -118,7 +118,9 @@ class FlowFacts(NamedTuple):
     listed: tuple[str, ...] = ()
     """The sources that list files, or take loads."""
     altered: tuple[str, ...] = ()
-    """The databases whose tables get columns, and whose servers have standbys."""
+    """The databases whose tables get columns."""
+    replicated: tuple[str, ...] = ()
+    """The databases whose servers have standbys."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the sources or outputs that can have a kind of fault; one "" for what comes from elsewhere."""
@@ -130,8 +132,10 @@ class FlowFacts(NamedTuple):
             return self.pausable
         if kind == "remake":
             return self.tables
-        if kind in ("gain", "alter", "promote"):
-            return tuple(self.gaining) if kind == "gain" else self.altered
+        if kind == "gain":
+            return tuple(self.gaining)
+        if kind in ("alter", "promote"):
+            return self.altered if kind == "alter" else self.replicated
         if kind not in (*AT_FEEDS, *AT_LOGS, *AT_FILES):
             return ("",)
         having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files), (("spoil",), self.listed))

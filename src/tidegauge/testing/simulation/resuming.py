@@ -62,7 +62,7 @@ def resumable(world: World) -> dict[str, str]:
         for name, code in failed.items()
         if code in anew
         or (code == UpstreamRecreated.code and world.upstreams[name].made_anew)
-        or (code == PushedEndTakenBack.code and name in world.ground.facts.altered)
+        or (code == PushedEndTakenBack.code and name in world.ground.facts.replicated)
         or _is_mendable(world, name, code)
         or _is_skippable(world, name, code)
     }
