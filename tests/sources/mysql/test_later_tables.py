@@ -158,6 +158,8 @@ def test_what_changes_while_rows_are_read_is_given_where_the_table_joins_and_alw
 def test_tables_that_become_others_while_they_are_read_are_read_anew(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    if type(store.server) is MySql:
+        pytest.skip("at MySQL 5.6 they do not: such a statement waits until the rows are read (test_mysql)")
     add_users(store)
     store.table("items", "id int PRIMARY KEY, n int")
     store.table("notes", "id int PRIMARY KEY, n int")
