@@ -192,3 +192,9 @@ def test_a_transaction_that_is_given_without_one_of_its_tables_is_seen(monkeypat
     leave_a_table_out(Gathering, monkeypatch)
     with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
         simulate(make_flow, seeds=range(5), faults=(), epochs=5)
+
+
+def test_a_table_that_came_before_its_source_began_anew_with_it_is_followed_by_the_next_driver() -> None:
+    """Nothing of the source is bound when the driver that had begun anew ends: the next one was refused (TG-0967)."""
+    ground = Ground.of(make_flow)
+    World(ground, planned(36, ground.facts)).run()

@@ -55,6 +55,19 @@ def test_a_stream_that_came_in_an_earlier_life_of_the_source_is_known_for_ever(l
     assert came_later(later.folder, names) == {"users": 0, "items": None}
     LaterTables(later.folder, "server 1", 1).join([JoinedTable("shop.items", "items", 8, 128, 160, 0, "", (), "b")])
     assert came_later(later.folder, names) == {"users": 0, "items": 160}
-    LaterTables(later.folder, "server 1", 1).forget()
+    LaterTables(later.folder, "server 1", 1).forget(names)
     later.folder.keep_stream(replace(begun, incarnation=2, oids=dict.fromkeys(names, 0)))
     assert came_later(later.folder, names) == {"users": 0, "items": 0}
+
+
+def test_a_stream_that_came_before_its_source_began_anew_with_it_is_known_from_then_on(tmp_path: Path) -> None:
+    """The output of such a stream begins where the flow stood when it came; nothing of the source was bound yet."""
+    folder, names = SourceFolder(str(tmp_path)), {"shop.orders": "orders", "shop.items": "items"}
+    begun = LogBeginning("slot", "server 1", 0, point=32, oids={"shop.orders": 5})
+    folder.keep_stream(begun)
+    assert came_later(folder, names) == {"items": None}
+    LaterTables(folder, "server 1", 0).forget(names)
+    assert came_later(folder, names) == {"items": None}
+    for point in (0, 64):  # while its slot is made, and from then on
+        folder.keep_stream(replace(begun, point=point, oids=dict.fromkeys(names, 0)))
+        assert came_later(folder, names) == {"items": 0}

@@ -148,11 +148,16 @@ class LaterTables:
         with self._anew():
             self.left[table] = place
 
-    def forget(self) -> None:
-        """Forget all of it: the source begins anew, with all tables that it has."""
-        if self.joined or self.left or self.reading:
+    def forget(self, names: Mapping[str, str]) -> None:
+        """Forget all of it: the source begins anew, with all tables that it has; before the record of that is kept.
+
+        names: the streams, by the whole names of their tables. Those that had not joined are known to have come, too.
+        """
+        record = self.folder.stream()
+        came = set() if record is None else record.later(names)
+        if self.joined or self.left or self.reading or not came <= self.earlier:
             with self._anew():
-                self.earlier.update(one.stream for one in self.joined.values())
+                self.earlier.update(came, (one.stream for one in self.joined.values()))
                 self.joined.clear()
                 self.left.clear()
                 self.reading = None
@@ -233,7 +238,7 @@ def came_later(folder: SourceFolder, names: Mapping[str, str]) -> dict[str, int 
     has everything. names: the streams, by the whole names of their tables. Raises `FolderDamaged`.
     """
     record = folder.stream()
-    if record is None or not record.point or not record.oids:
+    if record is None:
         return {}
     places, earlier = joined_places(folder), _noted(folder).get("earlier", ())
     came = {stream: places.get(stream) for stream in record.later(names)}

@@ -128,7 +128,7 @@ class AddedTables:
         self._awaited, self._unfit = {}, {}
         self._waiting = {}
         self._declared.clear()
-        self._later.forget()
+        self._later.forget(self._setup.names)
 
     def see(self, tables: Mapping[str, FollowedTable]) -> None:
         """Take in how the tables of streams are. One that cannot be read keeps no other from it."""

@@ -78,7 +78,7 @@ class JoiningTables:
         for error in self._unfit.values():
             raise error
         self._awaited = {}
-        self._later.forget()
+        self._later.forget(self._reader.names)
         self.notes.forget()
 
     def later(self, record: LogBeginning | None) -> set[str]:

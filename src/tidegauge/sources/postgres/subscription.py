@@ -261,8 +261,8 @@ class Replication:
             self._sender.drop()
         self._confirmed = 0
         self._oids = {str(table): table.oid for table in found.tables}
-        reader.folder.keep_stream(LogBeginning(reader.slot, self.identity, self._incarnation, oids=self._oids))
         self._joining.forget()
+        reader.folder.keep_stream(LogBeginning(reader.slot, self.identity, self._incarnation, oids=self._oids))
         self._late = set()
         self._sender.make()
         self._maker = self._sender
