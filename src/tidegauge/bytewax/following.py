@@ -95,9 +95,9 @@ class _Following(StatefulSourcePartition[Row, State]):
             raise StopIteration
         wanted = (self._as_of or 0) if reached is None else reached.epoch
         standing, pause = self._feed.standing()
-        if reached is not None:
-            self._feed.prove(reached)
         if standing.upper <= wanted:
+            if reached is not None:
+                self._feed.prove(reached)
             if isinstance(standing.over, TidegaugeError):
                 raise standing.over
             if standing.over:
