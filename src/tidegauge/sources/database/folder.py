@@ -29,7 +29,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -41,7 +41,7 @@ from tidegauge.disk import make_folder, synchronise, write_durably
 from tidegauge.errors.databases import FolderDamaged, FolderTaken
 from tidegauge.sources.database.writing import FolderWriter, begun
 
-__all__ = ["LogBeginning", "SnapshotPiece", "SourceFolder"]
+__all__ = ["LogBeginning", "SnapshotPiece", "SourceFolder", "numbered"]
 
 _SHOWN: Final = 200
 _ABSENT: Final = object()
@@ -69,6 +69,19 @@ class SnapshotPiece:
         file = Path(self.file)
         whole = file.is_file() and file.stat().st_size >= self.start + self.size
         return whole and (not self.without or Path(self.without).is_file())
+
+
+def numbered(pieces: Iterable[SnapshotPiece]) -> tuple[SnapshotPiece, ...]:
+    """Return pieces with the numbers of their first rows.
+
+    >>> [one.first for one in numbered([SnapshotPiece("a", 0, 64, 5, 0), SnapshotPiece("b", 0, 32, 2, 0)])]
+    [0, 5]
+    """
+    found: list[SnapshotPiece] = []
+    for piece in pieces:
+        first = found[-1].first + found[-1].count if found else 0
+        found.append(replace(piece, first=first))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,11 @@ P; and all of them where the log no longer has these changes, or is another one.
 
 Invariant: rows count only when all of them are on the disk. Until then nothing is bound.
 
->>> numbered([SnapshotPiece("a", 0, 64, 5, 0), SnapshotPiece("b", 0, 32, 2, 0)])[1].first
-5
+>>> from tidegauge.sources.mysql.keyed import KeyColumn
+>>> key = TableKey((KeyColumn("id", "int", "int(11)", ""),), "8.0.33")
+>>> columns = pa.schema({"note": pa.string(), "id": pa.int32()})
+>>> _ReadTable("orders", "shop", "orders", columns, key).key_of((b"a note", b"7"))
+(b'7',)
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ from tidegauge.errors.mysqlsource import (
 )
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
+from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder, numbered
 from tidegauge.sources.database.keys import kept_keys
 from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.mysql.catalog import FollowedTable
@@ -57,7 +60,7 @@ from tidegauge.sources.mysql.server import FirstRowsTransaction
 from tidegauge.sources.mysql.texts import encoded
 from tidegauge.sources.mysql.touched import LogWalk, TouchedKeys
 
-__all__ = ["FirstRowsReading", "numbered"]
+__all__ = ["FirstRowsReading"]
 
 _AT_ONCE: Final = 200
 """Keys whose rows are read by one statement."""
@@ -281,12 +284,3 @@ def _with_keys(transaction: FirstRowsTransaction, table: _ReadTable, keys: pa.Ta
             for rows in given:
                 yield [row for row in rows if table.key_of(row) not in seen]
                 seen.update(table.key_of(row) for row in rows)
-
-
-def numbered(pieces: Iterable[SnapshotPiece]) -> tuple[SnapshotPiece, ...]:
-    """Return pieces with the numbers of their first rows."""
-    found: list[SnapshotPiece] = []
-    for piece in pieces:
-        first = found[-1].first + found[-1].count if found else 0
-        found.append(replace(piece, first=first))
-    return tuple(found)

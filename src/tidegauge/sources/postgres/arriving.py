@@ -40,7 +40,6 @@ from tidegauge.sources.postgres.partitions import KnownPartitions
 from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.replication import passing_slot
 from tidegauge.sources.postgres.server import SnapshotRows
-from tidegauge.sources.postgres.snapshot import SnapshotTask
 
 __all__ = ["ArrivingTables", "KeptChunks", "given_later"]
 
@@ -153,14 +152,9 @@ class ArrivingTables:
 
     def _begin(self, name: str) -> None:
         reader = self._reader
-        columns = {stream: reader.columns[str(table)] for stream, table in self.streams.items()}
-        streams = {stream: (table, columns[stream]) for stream, table in self.streams.items()}
         rows = self._going_on or self._later.begin(self._point)
         self._files, folder = rows.files, self._folder(rows)
-        task = SnapshotTask(
-            reader.place, folder, reader.publication, reader.slot, name, rows.since, self._point, streams,
-            reader.connections, reader.rate, streaming=True,
-        )  # fmt: skip
+        task = reader.first_rows(self.streams, name, folder=folder, since=rows.since, at=self._point, streaming=True)
         self._reading = reading = reader.server.reading(task)
         reader.server.beside("later rows", lambda: self._read(reading))
 

@@ -20,11 +20,12 @@ import pyarrow as pa
 
 from tidegauge.errors.base import Transient
 from tidegauge.sources.database.folder import SourceFolder
-from tidegauge.sources.postgres.catalog import CatalogLook
+from tidegauge.sources.postgres.catalog import CatalogLook, PublishedTable
 from tidegauge.sources.postgres.checks import changed_tables, check_server, check_tables
 from tidegauge.sources.postgres.notes import FollowedNotes
 from tidegauge.sources.postgres.server import AnsweringServer
 from tidegauge.sources.postgres.sessions import DatabasePlace
+from tidegauge.sources.postgres.snapshot import SnapshotTask
 
 __all__ = ["ReplicationSetup"]
 
@@ -72,6 +73,32 @@ class ReplicationSetup:
                 server.clock.sleep(_AGAIN)
         check_server(self.place.shown, found)
         return found
+
+    def first_rows(
+        self,
+        tables: Mapping[str, PublishedTable],
+        snapshot: str,
+        *,
+        folder: SourceFolder,
+        since: int,
+        at: int,
+        streaming: bool = False,
+    ) -> SnapshotTask:
+        """Return the task to read the tables of some streams. snapshot: its name. For the rest see `SnapshotTask`."""
+        streams = {stream: (table, self.columns[str(table)]) for stream, table in tables.items()}
+        return SnapshotTask(
+            self.place,
+            folder,
+            self.publication,
+            self.slot,
+            snapshot,
+            since,
+            at,
+            streams,
+            self.connections,
+            self.rate,
+            streaming,
+        )
 
     def unfit(self, found: CatalogLook, names: Collection[str]) -> Mapping[str, Transient]:
         """Return of these tables those that cannot be followed at present, with why."""

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from tidegauge.disk import synchronise
-from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder
+from tidegauge.sources.database.folder import SnapshotPiece, SourceFolder, numbered
 from tidegauge.sources.database.keys import kept_keys
 from tidegauge.sources.database.steps import Steps
 from tidegauge.sources.postgres.catalog import PublishedTable
@@ -214,7 +214,7 @@ class SnapshotReading:
             plans = [self._plans[part.plan_of(stream)].read for part in table.parts]
             ranges = [replace(one, without=without) for read in plans for page in sorted(read) for one in read[page]]
             self.partitions[str(table.table)] = table.partitions
-            self.pieces[stream] = _numbered([*ranges, *self._by_key.get(stream, [])])
+            self.pieces[stream] = numbered([*ranges, *self._by_key.get(stream, [])])
             self.shapes[stream] = table.shape
         synchronise(folder)
 
@@ -291,12 +291,3 @@ class SnapshotReading:
             os.fsync(file.fileno())
         unfinished.rename(path)
         return pieces
-
-
-def _numbered(pieces: Iterable[SnapshotPiece]) -> tuple[SnapshotPiece, ...]:
-    """Return pieces with the numbers of their first rows."""
-    found: list[SnapshotPiece] = []
-    for piece in pieces:
-        first = found[-1].first + found[-1].count if found else 0
-        found.append(replace(piece, first=first))
-    return tuple(found)

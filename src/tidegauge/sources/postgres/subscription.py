@@ -40,7 +40,6 @@ from tidegauge.sources.postgres.joining import JoiningTables
 from tidegauge.sources.postgres.progress import RowsProgress
 from tidegauge.sources.postgres.replication import passing_slot
 from tidegauge.sources.postgres.server import SendingLog, SnapshotRows
-from tidegauge.sources.postgres.snapshot import SnapshotTask
 from tidegauge.sources.postgres.taking import ComingFrames
 from tidegauge.sources.postgres.timelines import followed_identity
 from tidegauge.sources.postgres.witness import Comparison, GivenTransactions, LogWitness, remembered
@@ -277,15 +276,8 @@ class Replication:
                 return None if self._hindered is None else self._received([], self._start)
             self._point, name = made
             self._further.begin(reader.see().tables, anew=True)  # what came before this look is not in the rows
-            streams = {
-                stream: (self._table(stream), reader.columns[".".join(place)])
-                for stream, place in reader.tables.items()
-            }
-            place, folder, since = reader.place, reader.folder, self._since or self._point
-            task = SnapshotTask(
-                place, folder, reader.publication, reader.slot, name, since, self._point, streams,
-                reader.connections, reader.rate,
-            )  # fmt: skip
+            tables, since = {stream: self._table(stream) for stream in reader.tables}, self._since or self._point
+            task = reader.first_rows(tables, name, folder=reader.folder, since=since, at=self._point)
             self._reading = self._server.reading(task)
             if self._hindered is not None:
                 self._hindered = None
