@@ -48,9 +48,7 @@ class BytewaxUpstream(LastingPlaces):
     def __init__(self, name: str, source: BytewaxSource, clock: VirtualClock, *, seed: int) -> None:
         from bytewax.inputs import FixedPartitionedSource  # an extra
 
-        self.acknowledges = self.overtaken = self.spoilt = False
-        self.made_anew = 0
-        self.whole = True
+        self.overtaken = False
         self.name: Final = name
         self.schema: Final = source.schema
         check_columns(name, self.schema)

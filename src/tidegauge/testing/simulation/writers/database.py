@@ -143,9 +143,6 @@ class DatabaseUpstream(LastingPlaces):
         seed: int,
     ) -> None:
         self.acknowledges = isinstance(source, PostgresSource)
-        self.whole = True
-        self.made_anew = 0
-        self.spoilt = False
         self._user: Final = user
         self._source: Final = source
         self._seed: Final = seed

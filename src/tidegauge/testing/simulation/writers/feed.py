@@ -63,9 +63,6 @@ class FeedUpstream(LastingPlaces):
     def __init__(self, name: str, user: PushedSource, source: SimulatedFeed, *, seed: int) -> None:
         self.acknowledges = True
         self.overtaken = False
-        self.whole = True
-        self.made_anew = 0
-        self.spoilt = False
         self.feed: Final[FeedLog] = source.feed
         self.schema: Final = user.schema
         """The columns that the flow gets: of several streams a column for each, with its own columns."""

@@ -75,9 +75,7 @@ class ListingsUpstream(LastingPlaces):
     """Files that writers write, and a flow lists. broken: a law that did not hold."""
 
     def __init__(self, name: str, source: ListingSource, clock: VirtualClock, *, seed: int) -> None:
-        self.acknowledges = self.overtaken = self.spoilt = False
-        self.made_anew = 0
-        self.whole = True
+        self.overtaken = False
         self.name: Final = name
         self.schema: Final = source.schema
         self.broken: Broken | None = None

@@ -63,9 +63,7 @@ class LoadsUpstream(LastingPlaces):
     """Somebody who loads files into a place. place: its folder. broken: a law that did not hold."""
 
     def __init__(self, name: str, source: BatchSource, *, seed: int) -> None:
-        self.acknowledges = self.overtaken = self.spoilt = False
-        self.made_anew = 0
-        self.whole = True
+        self.overtaken = False
         self.name: Final = name
         self.schema: Final = source.schema
         self.broken: Broken | None = None

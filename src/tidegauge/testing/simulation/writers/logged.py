@@ -73,9 +73,7 @@ class LoggedUpstream(LastingPlaces):
     """A dataflow that writes, and what it wrote. broken: a law that did not hold."""
 
     def __init__(self, name: str, source: BytewaxLogSource, *, seed: int) -> None:
-        self.acknowledges = self.overtaken = self.spoilt = False
-        self.made_anew = 0
-        self.whole = True
+        self.overtaken = False
         self.remade = 0
         """How many rows a dataflow has made again, because it resumed before them."""
         self.name: Final = name

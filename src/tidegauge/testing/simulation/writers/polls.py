@@ -60,9 +60,7 @@ class PollsUpstream(LastingPlaces):
     """A service that writers write to, and a flow polls in place of that of its user. broken: a law that was."""
 
     def __init__(self, name: str, source: PollingSource, service: PolledService, *, seed: int) -> None:
-        self.acknowledges = self.overtaken = self.spoilt = False
-        self.made_anew = 0
-        self.whole = True
+        self.overtaken = False
         self.name: Final = name
         self.schema: Final = source.schema
         self.broken: Broken | None = None
