@@ -21,7 +21,8 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.flow.spec import Flow
 from tidegauge.remap.policy import Every
 from tidegauge.remap.store import Following
-from tidegauge.sources.protocol import Placed, Source
+from tidegauge.sources.abilities import Placed
+from tidegauge.sources.protocol import Source
 from tidegauge.sources.push.protocol import PushSource
 from tidegauge.sources.push.source import pushed
 

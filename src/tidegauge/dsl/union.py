@@ -24,7 +24,8 @@ from tidegauge.errors.unions import CannotUnite
 from tidegauge.flow.spec import Flow
 from tidegauge.job.plan import WORDS
 from tidegauge.remap.fromtime import PARTITIONS, SEQUENCE
-from tidegauge.sources.protocol import Source, from_time_of
+from tidegauge.sources.abilities import from_time_of
+from tidegauge.sources.protocol import Source
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.sources.union import UnionInput, UnionSource
 

@@ -43,7 +43,7 @@ from tidegauge.remap.store import Lease, Loaded, Store
 from tidegauge.remap.store.columns import all_streams, differences
 from tidegauge.sinks.evolving import Evolving
 from tidegauge.sinks.protocol import OutputId, Replaceable, Table
-from tidegauge.sources.protocol import Evolvable
+from tidegauge.sources.abilities import Evolvable
 from tidegauge.sources.push.source import PushedSource, columns_within, grows, joined_columns, kept_columns
 from tidegauge.sources.scouting import is_telling
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from tidegauge.env import Env
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.sources.abilities import Attendant, Attended
 from tidegauge.sources.polls.threads import PollThreads
-from tidegauge.sources.protocol import Attendant, Attended
 
 __all__ = ["Polling"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tidegauge.flow.columns import declared
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.store import SHARED, Lease, OutputSpec, SourceSpec, Store
-from tidegauge.sources.protocol import from_time_of
+from tidegauge.sources.abilities import from_time_of
 from tidegauge.sources.push.source import grows
 
 __all__ = ["register"]

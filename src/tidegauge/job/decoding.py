@@ -37,7 +37,8 @@ from tidegauge.leftout import LEFT, taken
 from tidegauge.operations import OP, said_of, unknown
 from tidegauge.reclock.columns import EPOCH
 from tidegauge.remap.round import Failure
-from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Joining, RangeReader, Split
+from tidegauge.sources.abilities import Joining
+from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, RangeReader, Split
 
 __all__ = ["Stop", "TaskRead", "by_epoch", "decoded"]
 

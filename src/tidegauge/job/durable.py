@@ -30,7 +30,8 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sources import EndTakenBack
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, Loaded, Store
-from tidegauge.sources.protocol import GoingOn, Source
+from tidegauge.sources.abilities import GoingOn
+from tidegauge.sources.protocol import Source
 from tidegauge.sources.union import UnionSource
 
 __all__ = ["Losses", "OutputFailures", "lacking", "left_behind", "passed", "ranges_of", "without"]

@@ -38,7 +38,8 @@ from tidegauge.remap.round import Failure
 from tidegauge.sinks.backlog import StagedSpan
 from tidegauge.sinks.protocol import Standing, Table
 from tidegauge.sinks.stamped import StampedSink
-from tidegauge.sources.protocol import Confirming, Cuttable, GoingOn, Source, Split
+from tidegauge.sources.abilities import Confirming, Cuttable, GoingOn
+from tidegauge.sources.protocol import Source, Split
 from tidegauge.sources.push.pieces import Pieces
 from tidegauge.sources.union import UnionSource
 

@@ -38,7 +38,8 @@ from tidegauge.remap.store import Loaded, LoadedSource, Pause, Stall, Store, sho
 from tidegauge.sinks.location import at
 from tidegauge.sinks.protocol import Table
 from tidegauge.sinks.vectors import deleted, places_of
-from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
+from tidegauge.sources.abilities import Acknowledged, from_time_of
+from tidegauge.sources.protocol import Source
 
 if TYPE_CHECKING:
     from tidegauge.flow.board import OutputCondition, SourceCondition

@@ -34,7 +34,7 @@ from tidegauge.looking.inspect import opened
 from tidegauge.reclock.slices import told_apart
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.store import Loaded, Store
-from tidegauge.sources.protocol import GoingOn
+from tidegauge.sources.abilities import GoingOn
 from tidegauge.sources.push.source import PushedSource
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ from tidegauge.reclock.slices import begins
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, LeaseHolder, Loaded, Store
 from tidegauge.sinks.mending import REPAIRABLE
-from tidegauge.sources.protocol import Divided, Source
+from tidegauge.sources.abilities import Divided
+from tidegauge.sources.protocol import Source
 from tidegauge.sources.union import UnionSource
 from tidegauge.sources.union.places import split_of
 

@@ -61,45 +61,15 @@ import pyarrow as pa
 
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.abilities import (
-    Acknowledged,
-    Attendant,
-    Attended,
-    Clocked,
-    Confirming,
-    Cuttable,
-    Divided,
-    Evolvable,
-    Framed,
-    GoingOn,
-    Joining,
-    Overlapping,
-    Placed,
-    from_time_of,
-)
 from tidegauge.sources.badrecords import BAD_RECORDS, BadRecord, OnBadRecord
 
 __all__ = [
     "BAD_RECORDS",
-    "Acknowledged",
-    "Attendant",
-    "Attended",
     "BadRecord",
-    "Clocked",
-    "Confirming",
-    "Cuttable",
-    "Divided",
-    "Evolvable",
-    "Framed",
-    "GoingOn",
-    "Joining",
     "OnBadRecord",
-    "Overlapping",
-    "Placed",
     "RangeReader",
     "Source",
     "Split",
-    "from_time_of",
 ]
 
 

@@ -42,7 +42,8 @@ from tidegauge.errors.base import Definite, Transient
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.round import Answer
-from tidegauge.sources.protocol import Acknowledged, Confirming, Source
+from tidegauge.sources.abilities import Acknowledged, Confirming
+from tidegauge.sources.protocol import Source
 from tidegauge.sources.sweep import backoff
 
 __all__ = ["AGAIN", "Owed", "reader"]

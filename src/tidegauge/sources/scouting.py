@@ -35,7 +35,8 @@ from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.reclock.parts import taken
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.protocol import Cuttable, Source, Split
+from tidegauge.sources.abilities import Cuttable
+from tidegauge.sources.protocol import Source, Split
 
 __all__ = ["SCOUTED", "Telling", "is_telling", "scouted"]
 

@@ -54,7 +54,8 @@ from tidegauge.remap.findings import Findings
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer, Asking
-from tidegauge.sources.protocol import Attendant, Overlapping, Source, from_time_of
+from tidegauge.sources.abilities import Attendant, Overlapping, from_time_of
+from tidegauge.sources.protocol import Source
 
 __all__ = ["LAPSE", "SLOW", "Scout", "SweepSetup", "backoff", "meeting", "more", "news", "sweep"]
 

@@ -14,7 +14,7 @@ from tidegauge.env import Env, at_once
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import SEQUENCE
 from tidegauge.remap.mint import checked_observation, mint
-from tidegauge.sources.protocol import Attendant
+from tidegauge.sources.abilities import Attendant
 
 __all__ = ["NOW", "Clock", "Driver", "Pages", "rows_of"]
 

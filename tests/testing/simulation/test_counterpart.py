@@ -17,7 +17,7 @@ from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.fromtime import LSN, FromTime
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import GeneratorSource, KafkaSource, Source
-from tidegauge.sources.protocol import Clocked, GoingOn, Placed
+from tidegauge.sources.abilities import Clocked, GoingOn, Placed
 from tidegauge.sources.push.protocol import Subscription
 from tidegauge.sources.push.source import PushedSource, pushed
 from tidegauge.testing.simulation.upstream import (

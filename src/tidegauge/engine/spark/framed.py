@@ -10,7 +10,7 @@ from dataclasses import replace
 from tidegauge.errors.base import Transient
 from tidegauge.job.plan import EpochJob, SourceRead
 from tidegauge.remap.round import Failure
-from tidegauge.sources.protocol import Framed
+from tidegauge.sources.abilities import Framed
 
 __all__ = ["framed", "missing", "without"]
 

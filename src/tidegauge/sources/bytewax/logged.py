@@ -28,11 +28,12 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.bytewax import LogBehind, RecoveryBehind
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.abilities import Attendant
 from tidegauge.sources.batches.manifest import root_at
 from tidegauge.sources.batches.source import BatchSource, BatchSplit
 from tidegauge.sources.bytewax.log import LogEnd, LogNote, note_in, publish, published_in, sealed_in
 from tidegauge.sources.bytewax.recovery import resumed_from
-from tidegauge.sources.protocol import Attendant, OnBadRecord, Split
+from tidegauge.sources.protocol import OnBadRecord, Split
 
 __all__ = ["BytewaxLogSource"]
 

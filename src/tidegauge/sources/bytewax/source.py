@@ -36,6 +36,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import SEQUENCE, FromTime
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.abilities import Attendant
 from tidegauge.sources.bytewax.apart import IN_THREADS, PullThreads
 from tidegauge.sources.bytewax.fetching import BytewaxFetch
 from tidegauge.sources.ddl import as_schema, to_ddl
@@ -44,7 +45,7 @@ from tidegauge.sources.polls.merging import Merging
 from tidegauge.sources.polls.poller import Beside, Poller, PollerSetup, backoff, in_a_thread
 from tidegauge.sources.polls.source import seconds, staging_at
 from tidegauge.sources.polls.staged import PollSplit, StagedPolls
-from tidegauge.sources.protocol import Attendant, OnBadRecord, Split
+from tidegauge.sources.protocol import OnBadRecord, Split
 
 __all__ = ["BytewaxSource"]
 

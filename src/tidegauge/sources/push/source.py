@@ -34,8 +34,9 @@ from tidegauge.reclock.places import ArrowRows, Ints, Places
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.abilities import from_time_of
 from tidegauge.sources.metadata import PLACE
-from tidegauge.sources.protocol import OnBadRecord, Split, from_time_of
+from tidegauge.sources.protocol import OnBadRecord, Split
 from tidegauge.sources.push.protocol import DecodedLater, LaterStreams, PushSource, TellsColumns
 
 __all__ = [

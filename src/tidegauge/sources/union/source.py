@@ -39,17 +39,8 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.unions import CannotUnite, InputMissing, InputRecreated
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.protocol import (
-    BadRecord,
-    Confirming,
-    Cuttable,
-    Divided,
-    GoingOn,
-    Joining,
-    OnBadRecord,
-    Source,
-    Split,
-)
+from tidegauge.sources.abilities import Confirming, Cuttable, Divided, GoingOn, Joining
+from tidegauge.sources.protocol import BadRecord, OnBadRecord, Source, Split
 from tidegauge.sources.union.columns import aligned, united
 from tidegauge.sources.union.deriving import bound_of, derived
 from tidegauge.sources.union.places import UNION, InputLife, newest, split_of

@@ -18,7 +18,8 @@ from tidegauge.errors.base import Definite
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.sources.protocol import BadRecord, from_time_of
+from tidegauge.sources.abilities import from_time_of
+from tidegauge.sources.protocol import BadRecord
 from tidegauge.sources.push.law import lawful, still_there
 from tidegauge.sources.push.protocol import DecodedLater, PushSource, Received, Subscription
 from tidegauge.testing.kit.push_bench import PushBench, PushedRecord

@@ -16,7 +16,8 @@ from weakref import ref
 import pyarrow as pa
 
 from tidegauge.remap.binding import Bound, Observation
-from tidegauge.sources.protocol import Cuttable, Source
+from tidegauge.sources.abilities import Cuttable
+from tidegauge.sources.protocol import Source
 from tidegauge.testing.kit.rows import same
 from tidegauge.testing.kit.source_bench import SourceBench, WithSecrets
 from tidegauge.testing.kit.trial import Law, NotTried, beside, expect

@@ -12,7 +12,8 @@ from typing import Final
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.operator import recreated
-from tidegauge.sources.protocol import BadRecord, GoingOn, Split
+from tidegauge.sources.abilities import GoingOn
+from tidegauge.sources.protocol import BadRecord, Split
 from tidegauge.testing.kit.rows import same
 from tidegauge.testing.kit.source_bench import Finishes, Leaves, Loses, Recreates, SourceBench, Spoils
 from tidegauge.testing.kit.trial import Law, LawBroken, NotTried, expect, raises

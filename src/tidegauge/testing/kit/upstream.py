@@ -24,7 +24,8 @@ from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.mint import checked_observation
-from tidegauge.sources.protocol import BadRecord, OnBadRecord, Source, Split, from_time_of
+from tidegauge.sources.abilities import from_time_of
+from tidegauge.sources.protocol import BadRecord, OnBadRecord, Source, Split
 from tidegauge.testing.kit.rows import Row, same
 from tidegauge.testing.kit.source_bench import SourceBench, Timed
 from tidegauge.testing.kit.trial import LawBroken, expect

@@ -28,9 +28,9 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.job.plan import Engine
+from tidegauge.sources.abilities import Evolvable
 from tidegauge.sources.mysql.source import MySqlSource
 from tidegauge.sources.postgres.source import PostgresSource
-from tidegauge.sources.protocol import Evolvable
 from tidegauge.sources.push.source import PushedSource, streams_of
 from tidegauge.testing.simulation.plan import Act
 

@@ -13,12 +13,12 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from tidegauge.env import Env, at_once
 from tidegauge.remap.binding import Bound, Observation
+from tidegauge.sources.abilities import Attendant
 from tidegauge.sources.bytewax.source import BytewaxSource
 from tidegauge.sources.listings.source import ListingSource
 from tidegauge.sources.polls.http import HttpSource
 from tidegauge.sources.polls.poller import Beside
 from tidegauge.sources.polls.source import PollingSource
-from tidegauge.sources.protocol import Attendant
 
 __all__ = ["ATTENDED_POINTS", "BYTEWAX_POINTS", "ActorMeeting", "MetAttendant", "attended_in", "is_polled"]
 
